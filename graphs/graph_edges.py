@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from graphs.compressed_rows import row_starts
 from graphs.names import parse_input
-from graphs.op_graph import LongArray
+from graphs.op_graph import IntArray, LongArray
 
 _MOST_OUTPUTS = 1 << 31
 
@@ -91,3 +90,15 @@ class _Codes(dict[str, int]):
             code = self.get(source.op, 1 - _MOST_OUTPUTS) + source.output
         self[name] = code
         return code
+
+
+def row_starts(owners: IntArray | LongArray, size: int) -> LongArray:
+    """i8[size+1]: where each owner's items begin among items that are sorted by owner.
+
+    Args:
+      owners: the owner of each item, 0 .. size-1, in any order.
+      size: how many owners there are.
+    """
+    rows = np.zeros(size + 1, dtype=np.int64)
+    np.cumsum(np.bincount(owners, minlength=size), out=rows[1:])
+    return rows

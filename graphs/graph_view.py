@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from graphs.function_library import library_of
 from graphs.graph_edges import edges_of
 from graphs.host.did_you_mean import nearest
 from graphs.names import op_of, source_of
-from graphs.reached import reached
 
 
 class GraphView:
@@ -110,3 +109,23 @@ class GraphView:
                 f"looking up the {what} {name!r}: {op!r} ({self.nodes[op].op}) has {count} outputs"
                 f"{', it can only be run: name it without an index' if not count else ''}"
             )
+
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+def reached(starts: Iterable[Item], leads_to: Callable[[Item], Iterable[Item]]) -> dict[Item, None]:
+    """The starts and everything that they lead to, each once, in an order that is always the same.
+
+    Args:
+      starts: where to begin.
+      leads_to: what an item leads to directly.
+    """
+    found = dict.fromkeys(starts)
+    pending = list(found)
+    while pending:
+        for item in leads_to(pending.pop()):
+            if item not in found:
+                found[item] = None
+                pending.append(item)
+    return found

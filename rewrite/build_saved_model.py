@@ -16,17 +16,17 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
+from graphs.graph_view import reached
 from graphs.host.freed_memory import give_back
 from graphs.host.parent import connect_to_parent
 from graphs.names import op_of, with_index
-from graphs.reached import reached
 from graphs.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
 from graphs.source_model import Initialization, Variable
 from rewrite.model_builder import TAGS
 from rewrite.one_of_alike import LEAST_NODES, OneOfAlike, one_of_alike
 from rewrite.output_dir import sync_tree
-from rewrite.signature_key import signature_key, whole_signature
 from rewrite.values_in_pieces import pieces_of, write_in_pieces
+from rewrite.written_signature import signature_key, whole_signature
 
 v1 = tf.compat.v1
 _SCOPE = "tfplace"

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphs.function_library import rename_references
+from rewrite.annotate_devices import bodies
 from rewrite.call_graph import copy_of
-from rewrite.clear_devices import bodies
 from rewrite.pass_base import RewriteError, op_path
 
 _DERIVED = frozenset({"_output_shapes"})

@@ -11,17 +11,17 @@ from typing import Any
 from graphs.function_library import rename_references
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
+from rewrite.annotate_devices import bodies
 from rewrite.call_graph import copy_of
-from rewrite.clear_devices import bodies
 from rewrite.emit import (
     EXTRA_DIRECTORY,
     GRAPH_FILE,
     leaving_out,
     renew_fingerprint,
     serialized,
+    write_object_devices,
 )
 from rewrite.place_graph import place_graph
-from rewrite.variable_devices import write_object_devices
 
 SAVED_MODEL, GRAPH_DEF, CLEARED, PYTHON = FORMS = ("saved_model", "graph_def", "cleared", "python")
 CLEARED_DIRECTORY = "cleared"
@@ -111,15 +111,11 @@ def write_cleared(made: Path, target: Path) -> None:
         meta_graph.graph_def.CopyFrom(cleared(meta_graph.graph_def))
         if meta_graph.HasField("object_graph_def"):
             write_object_devices(meta_graph)
-            _clear_objects(meta_graph)
+            for saved in meta_graph.object_graph_def.nodes:
+                if saved.WhichOneof("kind") == "resource":
+                    saved.resource.device = ""
     (target / SAVED_MODEL_FILES[0]).write_bytes(_content(saved_model))
     renew_fingerprint(target)
-
-
-def _clear_objects(meta_graph: Any) -> None:
-    for saved in meta_graph.object_graph_def.nodes:
-        if saved.WhichOneof("kind") == "resource":
-            saved.resource.device = ""
 
 
 def _link(source: str, target: str) -> None:

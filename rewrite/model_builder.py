@@ -18,7 +18,7 @@ from graphs.errors import ModelError
 from graphs.host.asked_child import AskedChild, ChildError
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
-from rewrite.clear_devices import ClearDevices
+from rewrite.annotate_devices import ClearDevices
 from rewrite.written_signature import written_name
 
 _CHILD = "rewrite.build_saved_model"

@@ -16,11 +16,10 @@ import numpy as np
 
 from graphs import op_types
 from graphs.building.same_shapes import first_of_shapes, without_same
-from graphs.compressed_rows import row_starts
-from graphs.graph_edges import edges_of
+from graphs.graph_edges import edges_of, row_starts
+from graphs.graph_view import reached
 from graphs.names import data_inputs, op_of
 from graphs.op_graph import LongArray
-from graphs.reached import reached
 
 LEAST_NODES = 10_000
 """Of fewer nodes TensorFlow takes in all in a few seconds."""

@@ -24,8 +24,14 @@ from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_graphs, same_imported, same_message
 from rewrite.emit import EXTRA_DIRECTORY, GRAPH_FILE
 from rewrite.model_builder import build_saved_model, given_graph
-from rewrite.order.marks import forget_order, without_order
-from rewrite.order.order_edges import OrderEdge, check_order, in_meta_graph, known_order
+from rewrite.order.order_edges import (
+    OrderEdge,
+    check_order,
+    forget_order,
+    in_meta_graph,
+    known_order,
+    without_order,
+)
 from rewrite.pass_base import RewriteError
 from rewrite.written_signature import has_own, whole_name, written_name
 

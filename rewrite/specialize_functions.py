@@ -20,7 +20,7 @@ from typing import Any
 from graphs.errors import ModelError, PlacementError
 from graphs.flat_graph import Origin
 from graphs.function_library import referred_functions, rename_references
-from graphs.reached import reached
+from graphs.graph_view import reached
 from rewrite.annotate_devices import device_of_place, known_places
 from rewrite.call_graph import (
     CallGraph,

@@ -18,8 +18,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from graphs.graph_view import reached
 from graphs.names import op_of
-from graphs.reached import reached
 from graphs.run_session import ASSIGN_SCOPE, checkpoint_keys
 from graphs.source_model import Initialization, Variable
 

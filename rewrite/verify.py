@@ -26,7 +26,7 @@ from graphs.host.asked_child import ChildError, ask_child
 from graphs.loading.runnable_copy import runnable_copy, serialized_without_effects
 from graphs.loading.sniff import sniff
 from graphs.source_model import SourceModel
-from rewrite.clear_devices import bodies
+from rewrite.annotate_devices import bodies
 from rewrite.verify_messages import (
     Check,
     CheckOutcome,

@@ -54,7 +54,10 @@ def main(argv: Sequence[str]) -> None:
     parent = Parent(argv)
     request: VerifyRequest = parent.request
     if not request.tasks.addresses:
-        _split_cpu(request.num_cpus)
+        # As many CPU devices as the placement names, so that its strings mean something.
+        devices = [tf.config.LogicalDeviceConfiguration() for _ in range(request.num_cpus)]
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, devices)
     elif any(_is_called(check.placed) for check in request.checks):
         tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(request.tasks.addresses))
     tf.config.set_soft_device_placement(True)
@@ -141,12 +144,6 @@ def _runs(runner: _Runner, run: ModelRun) -> bool:
     except Exception:  # whatever a user's model raises
         return False
     return True
-
-
-def _split_cpu(count: int) -> None:
-    """Makes as many CPU devices as the placement names, so that its strings mean something."""
-    devices = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
-    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], devices)
 
 
 def _message(error: Exception) -> str:

@@ -19,10 +19,9 @@ from graphs.loading.saved_model_file import SERVE_TAG, choose_meta_graph
 from graphs.loading.sniff import sniff
 from graphs.names import op_of, with_index
 from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
-from rewrite.clear_devices import ClearDevices, bodies
+from rewrite.annotate_devices import ClearDevices, bodies
 from rewrite.emit_forms import write_cleared
 from rewrite.model_builder import given_graph
-from rewrite.signature_key import signature_key
 from rewrite.verify_messages import (
     LOAD,
     LOAD_ON_DEVICES,
@@ -32,7 +31,7 @@ from rewrite.verify_messages import (
     ModelRun,
     SavedModel,
 )
-from rewrite.written_signature import has_own, run_name, whole_name, written_name
+from rewrite.written_signature import has_own, run_name, signature_key, whole_name, written_name
 
 _GUESSED_SIZE = 2
 _SEED = 0
@@ -150,7 +149,10 @@ class Plan:
             yield Check("the run", given, placed, is_run=True)
         elif source.origins is None or placed_graph_def is not None:
             # No signature has it: the graphs themselves are run.
-            changed_graph = self._emitted_graph() if source.origins is None else placed_graph_def
+            changed_graph = placed_graph_def
+            if source.origins is None:
+                emitted = sniff(self.output_dir).proto
+                changed_graph = choose_meta_graph(emitted, self._tags, self.output_dir).graph_def
             reached = GraphView(source.graph_def).ancestors(source.fetches)
             used = [variable for variable in placed.variables if variable.op in reached]
             cleared = ClearDevices()(source.graph_def).graph_def
@@ -163,11 +165,6 @@ class Plan:
         else:
             why = "its training step was made for the search and is not in the emitted model"
             self.left_out.append(f"the run: {why}")
-
-    def _emitted_graph(self) -> Any:
-        return choose_meta_graph(
-            sniff(self.output_dir).proto, self._tags, self.output_dir
-        ).graph_def
 
     def _emitted_run_checks(self, run: ModelRun) -> Iterator[Check]:
         """Compares the signature that a graph's run has where it is written with the run itself."""

@@ -6,13 +6,12 @@ has of its own; only where its name is the run's there already, that stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from graphs.function_library import called_function, library_of
 from graphs.names import free_name, op_of, with_index
 from graphs.source_model import SourceModel
-from rewrite.signature_key import run_signature, whole_signature
 
 
 def run_name(source: SourceModel) -> str:
@@ -93,3 +92,22 @@ def _own_signatures(source: SourceModel) -> Mapping[str, Any]:
     if source.meta_graph_def is None:
         return {}
     return source.meta_graph_def.signature_def
+
+
+_WHOLE_SUFFIX = "_whole"
+
+
+def whole_signature(name: str, signatures: Container[str]) -> str:
+    """The signature of a split step's unsplit one, NAME_whole, beside a model's own signatures."""
+    return free_name(f"{name}{_WHOLE_SUFFIX}", signatures)
+
+
+def run_signature(mode: str) -> str:
+    """The name of the signature for a run in this mode, "train" or "inference"."""
+    return "train_step" if mode == "train" else "serving_default"
+
+
+def signature_key(tensor: str) -> str:
+    """ "op" for its first output or the op itself, "op_1" for others."""
+    op, _, index = tensor.partition(":")
+    return op if index in ("", "0") else f"{op}_{index}"

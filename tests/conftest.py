@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from graphs.host.cache_directory import cache_directory
+from graphs.host.compiled import cache_directory
 
 # Compiled code is kept from session to session, where tfplace keeps it; child processes inherit it.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))

@@ -16,18 +16,17 @@ from graphs.effects import left_out, left_out_sentence
 from graphs.source_model import SourceModel
 from rewrite.model_builder import BuiltModel, ModelBuilder
 from rewrite.output_dir import atomic_directory, scratch_beside
-from tfplace.algorithms.learned.training.checkpoint import Checkpoint
-from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
+from tfplace.algorithms.learned.training.checkpoint import Checkpoint, algorithm_with_policy
 from tfplace.algorithms.table import require_known
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.beside_others import run_tag, seconds_beside_others, time_beside_others
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline, not_tried
-from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.finalists import has_finalists, search_beside
 from tfplace.choosing.find_placement import find_placement, without_idle_devices
 from tfplace.choosing.find_shards import ShardSearch
 from tfplace.choosing.found import Decided, Found
 from tfplace.choosing.kept_search import kept_search
+from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.order.in_order import in_order
 from tfplace.choosing.order.model_order import (
     ModelOrder,

@@ -101,11 +101,11 @@ def joined(one: Known, other: Known) -> Known:
     )
 
 
-def constant_node(name: str, value: np.ndarray) -> Any:
+def constant_node(name: str, value: np.ndarray, dtype: str | None = None) -> Any:
     """A Const of this name."""
     import tensorflow as tf
 
-    tensor = tf.make_tensor_proto(value)
+    tensor = tf.make_tensor_proto(value, dtype)
     node = tf.compat.v1.NodeDef(name=name, op="Const")
     node.attr["value"].tensor.CopyFrom(tensor)
     node.attr["dtype"].type = tensor.dtype

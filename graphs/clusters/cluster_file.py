@@ -26,9 +26,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphs.cluster import COMMUNICATION_RULES, Cluster, Device, Interval, TransferWork
-from graphs.clusters.cluster_links import BUSY_FIELD, links_of
-from graphs.clusters.device_rules import require_sensible, require_together
-from graphs.clusters.hosts import HOSTS_KEYS, repeated_on_hosts
+from graphs.clusters.hosts import (
+    BUSY_FIELD,
+    HOSTS_KEYS,
+    links_of,
+    repeated_on_hosts,
+    require_sensible,
+    require_together,
+)
 from graphs.clusters.json_values import (
     count_of,
     number_of,

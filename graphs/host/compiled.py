@@ -30,8 +30,6 @@ import numba
 from llvmlite.binding import get_host_cpu_name
 from numba.extending import register_jitable
 
-from graphs.host.cache_directory import cache_directory
-
 _log = logging.getLogger("tfplace")
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
@@ -143,3 +141,17 @@ def _remove_old(parent: Path) -> None:
         for folder in sorted(last_use, key=last_use.__getitem__)[:-NUM_KEPT]:
             if last_use[folder] < time.time() - SECONDS_KEPT:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def cache_directory() -> Path:
+    """$TFPLACE_CACHE_DIR, or tfplace/ in the user's cache folder (XDG base directories).
+
+    Raises:
+      RuntimeError: neither a variable nor the system says where the user's home is.
+    """
+    own = os.environ.get("TFPLACE_CACHE_DIR")
+    if own:
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    home = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    return home / "tfplace"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from graphs.errors import UsageError
-from graphs.reached import reached
+from graphs.graph_view import reached
 from graphs.source_model import TensorSpec
 from graphs.zoo import catalogue
 

@@ -1,7 +1,9 @@
-"""Which edges of an order stand where in a graph, and what holds for all of them."""
+"""The edges of an order: what holds for all, how they are marked, and the pass that adds them."""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -9,13 +11,13 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from graphs.graph_edges import edges_of
 from graphs.source_model import SourceModel
-from rewrite.annotate_devices import places_of
+from rewrite.annotate_devices import bodies, places_of
 from rewrite.call_graph import CallGraph
-from rewrite.order.marks import PlacedEdge, order_of
-from rewrite.pass_base import RewriteError, op_path
+from rewrite.pass_base import PassResult, RewriteError, op_path
 
 OrderEdge = tuple[Origin, Origin]
 """(the op that goes first, the op that waits for it), both in one body."""
@@ -125,3 +127,156 @@ def _closing(nodes: Sequence[Any], edges: Iterable[PlacedEdge]) -> list[PlacedEd
     matrix = coo_matrix((np.ones(len(ends[0])), ends), shape=(len(nodes), len(nodes)))
     _, circle = connected_components(matrix, directed=True, connection="strong")
     return [e for e, at in zip(edges, circle[source] == circle[target], strict=True) if at]
+
+
+MARK = "_order_after"
+"""The attribute that lists them; TensorFlow leaves names that begin like this to others."""
+
+PlacedEdge = tuple[str, str, str]
+"""(function, node, node that it waits for) as they stand in a GraphDef; "" is the main graph."""
+
+
+def marked(node: Any) -> tuple[str, ...]:
+    """The nodes that a node waits for only because of an order."""
+    if MARK not in node.attr:
+        return ()
+    return tuple(name.decode(errors="replace") for name in node.attr[MARK].list.s)
+
+
+def add_marked(node: Any, first: str) -> None:
+    """Makes a node wait for another one of its body, and notes it."""
+    node.input.append(f"^{first}")
+    node.attr[MARK].list.s.append(first.encode())
+
+
+def forget(node: Any) -> None:
+    """Takes an order's inputs out of a node, and their mark.
+
+    Raises:
+      RewriteError: it is marked with what is no control input of it.
+    """
+    inputs = list(node.input)
+    for first in marked(node):
+        if f"^{first}" not in inputs:
+            raise RewriteError(
+                f"taking the order out of {node.name!r}: it is marked to wait for {first!r} and "
+                "does not"
+            )
+        position = len(inputs) - 1 - inputs[::-1].index(f"^{first}")
+        del inputs[position]
+    if MARK in node.attr:
+        del node.input[:]
+        node.input.extend(inputs)
+        del node.attr[MARK]
+
+
+def order_of(graph_def: Any) -> list[PlacedEdge]:
+    """All marked edges of a graph and its functions."""
+    return [
+        (function, node.name, first)
+        for function, nodes in bodies(graph_def)
+        for node in nodes
+        for first in marked(node)
+    ]
+
+
+def forget_order(graph_def: Any) -> list[str]:
+    """Takes all marked edges out of a graph in place; returns the paths of the changed ops."""
+    changed = []
+    for function, nodes in bodies(graph_def):
+        for node in nodes:
+            if MARK in node.attr:
+                forget(node)
+                changed.append(op_path(function, node.name))
+    return changed
+
+
+def without_order(graph_def: Any) -> Any:
+    """The graph itself where nothing in it is marked, else a copy without the marked edges."""
+    if not any(MARK in node.attr for _, nodes in bodies(graph_def) for node in nodes):
+        return graph_def
+    cleared = type(graph_def)()
+    cleared.CopyFrom(graph_def)
+    forget_order(cleared)
+    return cleared
+
+
+@dataclasses.dataclass(frozen=True)
+class ClearOrder:
+    """Takes an order out of all bodies: what an earlier placement has written there.
+
+    Attributes:
+      keep: an op that waits for these, and by an order for no others, stays as it is.
+    """
+
+    keep: Collection[OrderEdge] = ()
+
+    def requires(self, graph_def: Any) -> None:
+        """Any GraphDef will do."""
+
+    def __call__(self, graph_def: Any) -> PassResult:
+        if not any(True for _ in self._to_clear(graph_def)):
+            return PassResult(graph_def, modified=False)
+        cleared = copy.deepcopy(graph_def)
+        changed = []
+        for function, node in list(self._to_clear(cleared)):
+            forget(node)
+            changed.append(op_path(function, node.name))
+        return PassResult(cleared, modified=True, changed_ops=tuple(changed))
+
+    def ensures(self, graph_def: Any, result: PassResult) -> None:
+        for function, node in self._to_clear(result.graph_def):
+            raise RewriteError(f"clearing the order: {op_path(function, node.name)!r} kept its own")
+
+    def _to_clear(self, graph_def: Any) -> Any:
+        kept: dict[tuple[str, str], set[str]] = {}
+        for edges in placed_edges(CallGraph(graph_def), self.keep).values():
+            for function, node, first in edges:
+                kept.setdefault((function, node), set()).add(first)
+        for function, nodes in bodies(graph_def):
+            for node in nodes:
+                if MARK in node.attr and set(marked(node)) != kept.get((function, node.name)):
+                    yield function, node
+
+
+@dataclasses.dataclass(frozen=True)
+class AddOrder:
+    """Adds control edges between ops of one body and one device.
+
+    An op that waits for the other one by a control edge of its own gets no second one.
+
+    Attributes:
+      order: the edges; devices are written already.
+    """
+
+    order: Collection[OrderEdge]
+
+    def requires(self, graph_def: Any) -> None:
+        """Raises PlacementError for an edge that the graph has no place for."""
+        for (first, then), places in placed_edges(CallGraph(graph_def), self.order).items():
+            if not places:
+                raise PlacementError(
+                    f"ordering {then.node!r} after {first.node!r}: the graph has no body with "
+                    "both; an order must be for this very graph, make it again with "
+                    "`tfplace optimize`"
+                )
+
+    def __call__(self, graph_def: Any) -> PassResult:
+        calls = CallGraph(graph_def)
+        missing = {
+            (function, node, first)
+            for edges in placed_edges(calls, self.order).values()
+            for function, node, first in edges
+            if f"^{first}" not in calls.nodes(function)[node].input
+        }
+        if not missing:
+            return PassResult(graph_def, modified=False)
+        ordered = copy.deepcopy(graph_def)
+        target = CallGraph(ordered)
+        for function, node, first in sorted(missing):
+            add_marked(target.nodes(function)[node], first)
+        changed = dict.fromkeys(op_path(function, node) for function, node, _ in sorted(missing))
+        return PassResult(ordered, modified=True, changed_ops=tuple(changed))
+
+    def ensures(self, graph_def: Any, result: PassResult) -> None:
+        check_order(result.graph_def, self.order)

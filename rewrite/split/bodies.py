@@ -4,46 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from graphs import op_types
 from graphs.building.flatten import flatten
+from graphs.building.op_outputs import op_definition, output_names
 from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import KEPT_WHOLE
-from graphs.names import op_of, tensor_of
+from graphs.names import op_of, parse_input, tensor_of
 from graphs.source_model import TensorSpec
-from graphs.tensor_protos import placeholder
-from rewrite.split.known_values import KnownValues
+from rewrite.split.known_values import Argument, KnownValues
 from rewrite.split.local import has_no_effect
-from rewrite.split.op_view import Shape
-
-
-@dataclasses.dataclass(frozen=True)
-class Argument:
-    """What a function is given.
-
-    Attributes:
-      dtype: its dtype's name.
-      shape: its shape, as far as it is known.
-      value: its value, where no run and no iteration can change it.
-      handle: the VarHandleOp of a variable.
-    """
-
-    dtype: str
-    shape: Shape
-    value: np.ndarray | None = None
-    handle: Any = None
-
-    def key(self) -> tuple[Any, ...]:
-        """What makes two arguments the same."""
-        value = None if self.value is None else (self.value.dtype.str, self.value.tobytes())
-        handle = None if self.handle is None else self.handle.SerializeToString(deterministic=True)
-        return self.dtype, self.shape, value, handle
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +88,7 @@ class Bodies:
         call.attr["f"].func.name = function
         feeds = []
         for position, argument in enumerate(arguments):
-            node = _argument(f"argument_{position}", argument)
+            node = argument.stand_in(f"argument_{position}")
             graph_def.node.append(node)
             call.input.append(node.name)
             if node.op == "Placeholder" and argument.shape is not None:
@@ -130,25 +104,6 @@ class Bodies:
         values = KnownValues(flat, properties)
         names = [f"argument_{position}:0" for position in range(len(arguments))]
         return Body(function, flat, properties, values, names, outputs)
-
-
-def _argument(name: str, argument: Argument) -> Any:
-    """The op that stands for an argument."""
-    import tensorflow as tf
-
-    if argument.handle is not None:
-        node = type(argument.handle)()
-        node.CopyFrom(argument.handle)
-        node.name = name
-        del node.input[:]
-        node.attr.pop("_class", None)
-        return node
-    if argument.value is not None:
-        node = tf.compat.v1.NodeDef(name=name, op="Const")
-        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(argument.value, argument.dtype))
-        node.attr["dtype"].type = node.attr["value"].tensor.dtype
-        return node
-    return placeholder(name, argument.dtype, argument.shape)
 
 
 def functions_of(node: Any, library: Mapping[str, Any]) -> dict[str, str]:
@@ -188,3 +143,66 @@ def handed_on(function: Any) -> set[int]:
         if name == function.signature.input_arg[position].name:
             unchanged.add(position)
     return unchanged
+
+
+def as_body(
+    graph_def: Any, argument_of: Mapping[str, str], library: Mapping[str, Any]
+) -> list[Any]:
+    """NodeDefs of a function body for the ops of a main graph.
+
+    Args:
+      graph_def: the ops; what they read of each other is named "op:i".
+      argument_of: {op that is left out: the function's argument that stands for its output 0}.
+      library: {name: FunctionDef} of functions that ops call by name.
+
+    Raises:
+      ValueError: an op reads an output that its producer doesn't have.
+    """
+    outputs = {
+        node.name: output_names(node, library)
+        for node in graph_def.node
+        if node.name not in argument_of
+    }
+    body = []
+    for node in graph_def.node:
+        if node.name in argument_of:
+            continue
+        new = type(node)()
+        new.CopyFrom(node)
+        del new.input[:]
+        controls = []
+        for name in node.input:
+            source = parse_input(name)
+            if source.output < 0:  # a control input
+                if source.op not in argument_of:  # an argument is there before the body runs
+                    controls.append(name)
+            elif source.op in argument_of:
+                new.input.append(argument_of[source.op])
+            else:
+                new.input.append(f"{source.op}:{output_name(outputs, source.op, source.output)}")
+        new.input.extend(controls)
+        body.append(new)
+    return body
+
+
+def stateful_ops(nodes: Iterable[Any], library: Mapping[str, Any]) -> list[str]:
+    """The ops of a function that read or write state, or run functions that do.
+
+    TensorFlow opens the function in the place of its call. What had to come after the call, and
+    takes none of its results, then comes after these only if the function names them.
+    """
+    return [
+        node.name
+        for node in nodes
+        if (
+            library[node.op].signature if node.op in library else op_definition(node.op, node.name)
+        ).is_stateful
+    ]
+
+
+def output_name(outputs: Mapping[str, list[str]], op: str, index: int) -> str:
+    """ "argument:i", as a function body names output `index` of an op."""
+    names = outputs[op]
+    if index >= len(names):
+        raise ValueError(f"naming output {index} of {op!r}: it has {len(names)} outputs")
+    return names[index]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -24,24 +24,11 @@ NUMBERS = 3
 """A shard's numbers, an i4[3]: its entries, those of all others, those of the shards before it."""
 
 
-class BodyShapes(Protocol):
-    """Tensors of one shard's function that hold sizes; all are "op:i"."""
-
-    def of_shard(self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded]) -> str:
-        """An input that holds sizes, with those of the shard; see ShardShapes."""
-
-    def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
-        """What is said of the shape of a whole tensor, or of a list's element; see ShardShapes."""
-
-    def share(self, dtype: str) -> str:
-        """A scalar: n_m / B."""
-
-    def span(self, state: Sharded, rank: int) -> tuple[str, str]:
-        """Where the shard's part of a whole tensor begins, and its size, both i4[rank]."""
-
-
 class FixedBodyShapes:
-    """Of a step that takes one batch size: constants."""
+    """Tensors of one shard's function that hold sizes; all are "op:i".
+
+    Of a step that takes one batch size: constants.
+    """
 
     def __init__(self, writer: NodeWriter, batch: int, num_shards: int, shard: int):
         self._writer, self._batch = writer, batch
@@ -49,19 +36,19 @@ class FixedBodyShapes:
         self._size, self._before = sizes[shard], sum(sizes[:shard])
 
     def of_shard(self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded]) -> str:
-        """See BodyShapes."""
+        """An input that holds sizes, with those of the shard; see ShardShapes."""
         return self._writer.shared_const(with_batch(value, entries, self._size))
 
     def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
-        """See BodyShapes."""
+        """What is said of the shape of a whole tensor, or of a list's element; see ShardShapes."""
         return self._writer.const(name, whole.answer)
 
     def share(self, dtype: str) -> str:
-        """See BodyShapes."""
+        """A scalar: n_m / B."""
         return self._writer.shared_const(share_of(self._size, self._batch, dtype))
 
     def span(self, state: Sharded, rank: int) -> tuple[str, str]:
-        """See BodyShapes."""
+        """Where the shard's part of a whole tensor begins, and its size, both i4[rank]."""
         begin, size = np.zeros(rank, np.int32), np.full(rank, -1, np.int32)
         begin[state.axis], size[state.axis] = self._before * state.inner, self._size * state.inner
         return self._writer.shared_const(begin), self._writer.shared_const(size)
@@ -75,14 +62,14 @@ class OpenBodyShapes:
         self._made: dict[Any, str] = {}
 
     def of_shard(self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded]) -> str:
-        """See BodyShapes."""
+        """See FixedBodyShapes."""
         counted = counting(value, entries)
         if not counted:
             return sizes
         return self._moved("Sub", sizes, value, counted)
 
     def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
-        """See BodyShapes."""
+        """See FixedBodyShapes."""
         writer, number = self._writer, whole.answer.dtype
         if node.op == "Rank":
             return writer.const(name, whole.answer)
@@ -115,7 +102,7 @@ class OpenBodyShapes:
                            T=number).name + ":0"  # fmt: skip
 
     def share(self, dtype: str) -> str:
-        """See BodyShapes."""
+        """See FixedBodyShapes."""
         op = self._writer.op
         own, all_ = (
             op("Cast", "split/cast", [tensor], SrcT=np.int32, DstT=np.float64)
@@ -125,7 +112,7 @@ class OpenBodyShapes:
         return op("Cast", "split/share", [share], SrcT=np.float64, DstT=dtype)
 
     def span(self, state: Sharded, rank: int) -> tuple[str, str]:
-        """See BodyShapes."""
+        """See FixedBodyShapes."""
         axis, others = np.zeros(rank, np.int32), np.full(rank, -1, np.int32)
         axis[state.axis], others[state.axis] = state.inner, 0
         op, const = self._writer.op, self._writer.shared_const
@@ -157,6 +144,9 @@ class OpenBodyShapes:
             new.attr["num"].i = NUMBERS
             self._made["numbers"] = name
         return f"{self._made['numbers']}:{index}"
+
+
+BodyShapes = FixedBodyShapes | OpenBodyShapes
 
 
 def _numpy_number(number: int) -> Any:

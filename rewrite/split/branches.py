@@ -49,7 +49,8 @@ def branches_answer(
     if first:
         facts.opened[node.name] = bodies
     for position in range(len(results)):  # whatever becomes of it
-        _learn_shape(facts, f"{node.name}:{position}", list(bodies.values()), position)
+        shapes = [each.facts.shape(each.body.outputs[position]) for each in bodies.values()]
+        facts.learn_shape(f"{node.name}:{position}", functools.reduce(joined_shape, shapes))
     if all(state == WHOLE for state in results):
         return StayWhole("nothing that it returns is cut", bodies)
     for key, body in bodies.items():
@@ -103,12 +104,6 @@ def taken_with(facts: Facts, node: Any, key: str, tensor: str) -> tuple[SplitBod
         return None
     body = bodies[key]
     return body, body.body.outputs[int(output.partition(":")[2])]
-
-
-def _learn_shape(facts: Facts, output: str, bodies: Sequence[SplitBody], position: int) -> None:
-    """Notes the shape of an output of a conditional or a call."""
-    shapes = [each.facts.shape(each.body.outputs[position]) for each in bodies]
-    facts.learn_shape(output, functools.reduce(joined_shape, shapes))
 
 
 def _learn_result(facts: Facts, output: str, bodies: Sequence[SplitBody], position: int) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.host.time_limit import require_time
 from graphs.names import data_inputs, op_of, tensor_of
@@ -16,8 +15,7 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.body_shapes import ShardNumbers
 from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.known_width import of_known_width, wants_known_width
-from rewrite.split.node_writer import NodeWriter, TakenNames
+from rewrite.split.node_writer import NodeWriter, TakenNames, of_known_width, wants_known_width
 from rewrite.split.op_view import Split, attributes_of_copies, type_of_copies
 from rewrite.split.refused_batch import (
     have_effects_wait,
@@ -58,7 +56,6 @@ class SplitStep:
 
 def build_step(
     flat: FlatGraph,
-    properties: TensorProperties,
     decisions: Decisions,
     num_shards: int,
     advice: str = "",
@@ -68,14 +65,13 @@ def build_step(
 
     Args:
       flat: the unsplit step with its calls opened.
-      properties: of its tensors.
       decisions: what becomes of each op.
       num_shards: M, at least 2 and at most the batch size.
       advice: of a step that takes inputs of several sizes: what to do with what it refuses.
       taken: names that the model has beside the step's.
     """
     taken = taken or TakenNames()
-    builder = _Builder(flat, properties, decisions, num_shards, advice, taken)
+    builder = _Builder(flat, decisions, num_shards, advice, taken)
     for node in flat.graph_def.node:
         require_time()
         builder.add(node)
@@ -99,7 +95,6 @@ class _Builder:
     def __init__(
         self,
         flat: FlatGraph,
-        properties: TensorProperties,
         decisions: Decisions,
         num_shards: int,
         advice: str,
@@ -114,9 +109,7 @@ class _Builder:
         self.copies = self._names_of_copies()
         self.said: dict[str, list[str]] = {}
         self.shapes = self._shapes(advice)
-        self.tensors = StepTensors(
-            self.writer, self.shapes, self.properties, decisions, num_shards, flat
-        )
+        self.tensors = StepTensors(self.writer, self.shapes, decisions, num_shards, flat)
         numbers = ShardNumbers(self.writer, self.shapes, num_shards)
         self.functions = ShardFunctions(
             flat.library, numbers, decisions.batch, num_shards, taken.functions

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from graphs.building.known_tensors import constant_node
 from graphs.building.op_outputs import argument_types
 from rewrite.split.op_case import OpCase
 from rewrite.split.op_inputs import CantMakeUp, made_up
@@ -92,7 +93,7 @@ class CaseGraph:
     def _list(self, name: str, value: np.ndarray, dtype: int) -> str:
         """A TensorList of the rows of an array."""
         rows = self._placeholder(f"{name}/rows", value, dtype)
-        shape = _constant(f"{name}/shape", np.array(value.shape[1:], np.int32))
+        shape = constant_node(f"{name}/shape", np.array(value.shape[1:], np.int32))
         made = v1.NodeDef(op="TensorListFromTensor", name=name, input=[rows, shape.name])
         made.attr["element_dtype"].type = dtype
         made.attr["shape_type"].type = tf.int32.as_datatype_enum
@@ -116,7 +117,8 @@ class CaseGraph:
         """What to fetch of an output: of a list all its rows, of an Optional what it holds."""
         tensor = f"{self._scope}/{name}:{index}"
         node = self._node if nodes is self.nodes else self._copy
-        if index not in self.case.lists and _is_variant(node, index):
+        types = argument_types(node, {}, of_outputs=True)
+        if index not in self.case.lists and types[index] == tf.variant.as_datatype_enum:
             held = v1.NodeDef(op="OptionalGetValue", name=f"{self._scope}/{name}/held_{index}")
             held.input.append(tensor)
             held.attr["output_types"].list.type.append(self._held_dtype())
@@ -132,7 +134,7 @@ class CaseGraph:
         if isinstance(state, Sharded):
             sizes[state.axis - 1] = state.size(size)
         rows = f"{self._scope}/{name}/rows_{index}"
-        of_rows = _constant(f"{rows}/shape", np.array(sizes, np.int32))
+        of_rows = constant_node(f"{rows}/shape", np.array(sizes, np.int32))
         stack = v1.NodeDef(op="TensorListStack", name=rows, input=[tensor, of_rows.name])
         stack.attr["element_dtype"].type = self._element_dtype()
         stack.attr["num_elements"].i = -1
@@ -161,17 +163,6 @@ class CaseGraph:
         self.nodes.append(node)
         self.variables[name] = made_up(content, position, dtype.as_numpy_dtype)[0]
         return name, [name] * len(self.case.sizes)
-
-
-def _is_variant(node: Any, index: int) -> bool:
-    return argument_types(node, {}, of_outputs=True)[index] == tf.variant.as_datatype_enum
-
-
-def _constant(name: str, value: np.ndarray) -> Any:
-    node = v1.NodeDef(op="Const", name=name)
-    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
-    node.attr["dtype"].type = node.attr["value"].tensor.dtype
-    return node
 
 
 def _computing(case: OpCase) -> tuple[Any, Any]:

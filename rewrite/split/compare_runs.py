@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphs import op_types
-from graphs.building.shapes import TensorProperties
 from graphs.effects import without_effects
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import reached_functions
@@ -20,7 +19,7 @@ from graphs.host.asked_child import ChildError, ask_child
 from graphs.loading.initialization import FILLS
 from graphs.names import op_of, with_index
 from graphs.source_model import SourceModel
-from rewrite.clear_devices import ClearDevices
+from rewrite.annotate_devices import ClearDevices
 from rewrite.split.build_step import SplitStep
 from rewrite.split.compare_runs_messages import (
     NO_TABLES,
@@ -68,7 +67,6 @@ def compare_runs(
 
 def request_of(
     flat: FlatGraph,
-    properties: TensorProperties,
     decisions: Decisions,
     step: SplitStep,
     sizes: Sequence[int],
@@ -79,7 +77,7 @@ def request_of(
     """What is run.
 
     Args:
-      flat, properties, decisions, step: the unsplit and the split step.
+      flat, decisions, step: the unsplit and the split step.
       sizes: entries of the batch in each shard.
       exact: {constant of the split step: what it is rounded from}.
       feeds: {tensor: array} of both.
@@ -91,7 +89,7 @@ def request_of(
         {with_index(name): array for name, array in feeds.items()},
         _NUM_STEPS,
         sizes,
-        copied_tensors(flat, properties, decisions, step),
+        copied_tensors(flat, decisions, step),
         tables,
     )
 
@@ -111,10 +109,7 @@ def table_start(source: SourceModel) -> TableStart:
 
 
 def copied_tensors(
-    flat: FlatGraph,
-    properties: TensorProperties,
-    decisions: Decisions,
-    step: SplitStep,
+    flat: FlatGraph, decisions: Decisions, step: SplitStep
 ) -> dict[str, CopiedTensor]:
     """{tensor of numbers: what it is in the split step}, in the order of the graph."""
     there = {node.name: node.op for node in step.graph_def.node}
@@ -123,7 +118,7 @@ def copied_tensors(
         if node.name in flat.unit_of_node:
             continue
         answer = decisions.answer_of_op[node.name]
-        for index, dtype in enumerate(properties.dtype_of[node.name]):
+        for index, dtype in enumerate(decisions.properties.dtype_of[node.name]):
             if "float" not in dtype and "int" not in dtype and dtype != "bool":
                 continue
             tensor = f"{node.name}:{index}"

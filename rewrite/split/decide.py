@@ -14,8 +14,7 @@ from graphs.names import data_inputs, tensor_of, with_index
 from rewrite.split.bodies import Bodies, functions_of
 from rewrite.split.facts import Facts
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
-from rewrite.split.list_elements import ListElements
-from rewrite.split.list_facts import Element
+from rewrite.split.list_facts import Element, ListElements
 from rewrite.split.loops import function_answer, in_a_sum
 from rewrite.split.misread_parts import MISREAD, would_be_misread
 from rewrite.split.on_demand import parts_on_demand

@@ -8,6 +8,8 @@ of the graph, as the rules are asked.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,10 +18,74 @@ import numpy as np
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of
-from rewrite.split.known_values import SHAPE_OPS, KnownValues
+from rewrite.split.known_values import OF_ANY_SHAPE, SHAPE_OPS, Argument, KnownValues, is_pure
 from rewrite.split.list_facts import Element, complete_list
-from rewrite.split.one_op import may_run, one_op
 from rewrite.split.op_view import Shape, is_open
+
+_MAX_ELEMENTS = 1024
+
+
+def may_run(node: Any, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
+    """Whether an op is pure and small enough to be evaluated beforehand."""
+    if node.op == "Const":
+        return False
+    for shape in shapes if node.op not in OF_ANY_SHAPE else ():
+        if shape is None or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
+            return False
+    return is_pure(node, dtypes)
+
+
+_Found = tuple["list[Shape]", "list[np.ndarray | None]"]
+
+
+class _Asked:
+    """An op and what is known of its inputs; equal where the same comes of it."""
+
+    def __init__(self, node: Any, specs: Sequence[Argument]) -> None:
+        self.node, self.specs = type(node)(op=node.op, name="op"), specs
+        for key, attr in node.attr.items():
+            if not key.startswith("_"):
+                self.node.attr[key].CopyFrom(attr)
+        inputs = tuple(each.key() for each in specs)
+        self._key = self.node.SerializeToString(deterministic=True), inputs
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@functools.lru_cache(maxsize=4096)
+def _one_op(asked: _Asked) -> _Found:
+    """Shapes of the outputs of an op; their values where all inputs have one."""
+    import tensorflow as tf
+
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION  # scalars were of any shape once
+    graph_def.node.append(asked.node)
+    for position, spec in enumerate(asked.specs):
+        graph_def.node[0].input.append(f"input_{position}")
+        graph_def.node.append(spec.stand_in(f"input_{position}"))
+    has_values = bool(asked.specs) and all(each.value is not None for each in asked.specs)
+    with tf.Graph().as_default() as graph:
+        try:
+            tf.import_graph_def(graph_def, name="")
+        except (ValueError, tf.errors.OpError):  # an input's shape is known too little
+            return [], []
+        outputs = graph.get_operation_by_name("op").outputs
+        shapes: list[Shape] = [
+            None
+            if each.shape.rank is None
+            else tuple(-1 if size is None else size for size in each.shape.as_list())
+            for each in outputs
+        ]
+        dtypes = [each.dtype.base_dtype.name for each in outputs]
+        if not has_values or not may_run(graph_def.node[0], dtypes, shapes):
+            return shapes, [None] * len(shapes)
+        with tf.compat.v1.Session(graph=graph) as session:
+            values = session.run(outputs)
+        return [value.shape for value in values], values
 
 
 class Facts:
@@ -177,9 +243,13 @@ class Facts:
             and may_run(node, self.dtype_of[node.name], self.shape_of[node.name])
         )
 
+    def argument(self, tensor: str) -> Argument:
+        """All that is known of a tensor."""
+        shape, value = self.shape(tensor), self.value(tensor)
+        return Argument(self.dtype(tensor), shape, value, self.handle(tensor))
+
     def _infer(self, node: Any, inputs: Sequence[str]) -> None:
-        specs = [(self.dtype(t), self.shape(t), self.value(t), self.handle(t)) for t in inputs]
-        shapes, values = one_op(node, specs)
+        shapes, values = _one_op(_Asked(node, [self.argument(t) for t in inputs]))
         for index, (shape, value) in enumerate(zip(shapes, values, strict=True)):
             self.learn_shape(f"{node.name}:{index}", shape)
             if value is not None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphs.building.known_tensors import constant_node
 from graphs.building.op_outputs import op_definition
 from graphs.building.shapes import TensorProperties
 from graphs.effects import acts_outside
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, parse_input
+from graphs.tensor_protos import Shape, placeholder
 
 SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
@@ -26,6 +29,43 @@ OF_ANY_SHAPE = frozenset({"BroadcastGradientArgs", "BroadcastArgs", "ListDiff"})
 
 _MAX_ELEMENTS = 1024  # shapes, axes, permutations and their like have far fewer
 _MAX_INTEGERS = 1 << 16  # a row's number for each entry of the batch
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """What is known of a tensor that a function, or a single op, is given.
+
+    Attributes:
+      dtype: its dtype's name.
+      shape: its shape, as far as it is known.
+      value: its value, where no run and no iteration can change it.
+      handle: the VarHandleOp of a variable.
+    """
+
+    dtype: str
+    shape: Shape
+    value: np.ndarray | None = None
+    handle: Any = None
+
+    def key(self) -> tuple[Any, ...]:
+        """What makes two arguments the same."""
+        value = self.value
+        content = None if value is None else (value.dtype.str, value.shape, value.tobytes())
+        handle = None if self.handle is None else self.handle.SerializeToString(deterministic=True)
+        return self.dtype, self.shape, content, handle
+
+    def stand_in(self, name: str) -> Any:
+        """An op that makes a tensor of which so much is known."""
+        if self.value is not None:
+            return constant_node(name, self.value, self.dtype)
+        if self.handle is None:
+            return placeholder(name, self.dtype, self.shape)
+        node = type(self.handle)()
+        node.CopyFrom(self.handle)
+        node.name = name
+        del node.input[:]
+        node.attr.pop("_class", None)
+        return node
 
 
 class KnownValues:
@@ -101,22 +141,14 @@ def _computed(
         for source, tensor in zip(sources, tensors, strict=True):
             if source.op not in folded and tensor not in given:
                 value = known[tensor] if tensor in known else values[tensor]
-                given[tensor] = _add_const(graph_def, f"tfplace_known_{len(given)}", value)
+                given[tensor] = f"tfplace_known_{len(given)}"
+                graph_def.node.append(constant_node(given[tensor], value))
             copy.input.append(given.get(tensor, source.tensor))
         folded.add(node.name)
         wanted.extend(f"{node.name}:{i}" for i in range(len(properties.dtype_of[node.name])))
     if wanted:
         values.update(zip(wanted, _run(graph_def, wanted), strict=True))
     return values
-
-
-def _add_const(graph_def: Any, name: str, value: np.ndarray) -> str:
-    import tensorflow as tf
-
-    const = graph_def.node.add(op="Const", name=name)
-    const.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
-    const.attr["dtype"].type = const.attr["value"].tensor.dtype
-    return name
 
 
 def _run(graph_def: Any, tensors: Sequence[str]) -> list[np.ndarray]:

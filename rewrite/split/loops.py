@@ -14,9 +14,10 @@ from typing import Any
 
 from graphs import op_types
 from graphs.names import data_inputs, tensor_of
-from rewrite.split.bodies import Argument, functions_of, handed_on
+from rewrite.split.bodies import functions_of, handed_on
 from rewrite.split.branches import branches_answer
 from rewrite.split.facts import Facts, joined_shape
+from rewrite.split.known_values import Argument
 from rewrite.split.list_facts import Element, joined
 from rewrite.split.local import why_not_local
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole

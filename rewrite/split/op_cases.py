@@ -69,7 +69,7 @@ def _keyed(
             yield from _keyed(body.body.flat, inside, sizes)
         if bodies_of(answer):
             continue
-        if is_of_optional(answer):
+        if any(isinstance(state, Optioned) for state in (*answer.inputs, *answer.outputs)):
             given, state, shape = optional_case(decisions, node, answer, sizes)
             bare = with_vectors(bare_op(node))
             key = (bare.SerializeToString(deterministic=True), given.key, state)
@@ -165,11 +165,6 @@ def of_rows(state: State) -> State:
         return state
     element = state.element
     return WHOLE if element is None else dataclasses.replace(element, axis=element.axis + 1)
-
-
-def is_of_optional(answer: Split) -> bool:
-    """Whether an op makes or reads an Optional."""
-    return any(isinstance(state, Optioned) for state in (*answer.inputs, *answer.outputs))
 
 
 def optional_case(

@@ -18,10 +18,9 @@ from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_content, same_message
 from rewrite.model_builder import given_graph
 from rewrite.pass_base import RewriteError
-from rewrite.signature_key import whole_signature
-from rewrite.split.other_signatures import rename_tensors
 from rewrite.split.paired_graphs import OneToOne, PairedGraphs
-from rewrite.written_signature import has_own, run_name, signature_call
+from rewrite.split.split_graph import rename_tensors
+from rewrite.written_signature import has_own, run_name, signature_call, whole_signature
 
 _BESIDE = frozenset({"_class", "_output_shapes", "frame_name"})
 """Attributes that say nothing of what is computed, or are compared otherwise."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.loading.feeds import feeds_of_opened
 from rewrite.pass_base import RewriteError
@@ -80,7 +79,6 @@ class SplitProof:
 
 def prove_split(
     flat: FlatGraph,
-    properties: TensorProperties,
     decisions: Decisions,
     step: SplitStep,
     num_shards: int,
@@ -93,7 +91,6 @@ def prove_split(
 
     Args:
       flat: the unsplit step.
-      properties: of its tensors.
       decisions: what became of each op.
       step: the split step, before it is placed.
       num_shards: M.
@@ -108,7 +105,7 @@ def prove_split(
     if ops is None:
         ops = prove_ops(flat, decisions, num_shards, limits.op_seconds, limits.memory_bytes)
     try:
-        joints = prove_sizes(flat, properties, decisions, step, num_shards, limits.op_seconds / 2)
+        joints = prove_sizes(flat, decisions, step, num_shards, limits.op_seconds / 2)
         require_state_order(flat, step)
     except RewriteError as error:
         run = "not run: its structure is wrong"
@@ -117,16 +114,14 @@ def prove_split(
         why = "ops differ" if ops.differing else limits.why_no_run
         return SplitProof(ops, joints, f"not run: {why}", ops.differing)
     if feeds is None:
-        feeds = feeds_of_opened(flat, properties, flat.feeds, seed=0)
+        feeds = feeds_of_opened(flat, decisions.properties, flat.feeds, seed=0)
     sizes = shard_sizes(decisions.batch, num_shards)
-    request = request_of(flat, properties, decisions, step, sizes, joints.exact, feeds, tables)
+    request = request_of(flat, decisions, step, sizes, joints.exact, feeds, tables)
     compared = compare_runs(request, limits.run_seconds, limits.memory_bytes)
-    return SplitProof(ops, joints, _run_text(compared), _differing(compared), compared)
-
-
-def _differing(runs: RunsCompared) -> list[str]:
-    first = f"; the first op that differs: {runs.first_differing}" if runs.first_differing else ""
-    return [f"{each}{first}" for each in runs.differing]
+    first = compared.first_differing
+    where = f"; the first op that differs: {first}" if first else ""
+    differing = [f"{each}{where}" for each in compared.differing]
+    return SplitProof(ops, joints, _run_text(compared), differing, compared)
 
 
 def _run_text(runs: RunsCompared) -> str:

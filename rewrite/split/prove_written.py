@@ -22,13 +22,13 @@ from graphs.building.flatten import flatten
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.graph_edges import edges_of
+from graphs.graph_view import reached
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.reached import reached
 from graphs.source_model import SourceModel
 from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import SplitStep
 from rewrite.split.paired_graphs import PairedGraphs
-from rewrite.split.step_outputs import with_outputs
+from rewrite.split.split_graph import with_outputs
 
 _READING = "reading the written step"
 _PASSING = frozenset({"Identity", "IdentityN"})
@@ -105,14 +105,13 @@ def _require_same_order(
 def _waits(nodes: Mapping[str, Any], name: str) -> set[str]:
     """The ops that an op, or what hands it its inputs, waits for by control edges."""
     skipped = _PASSING | _ORDERING
-    edges = [op_of(each) for each in nodes[name].input if _is_edge(nodes, each)]
+    edges = [  # what an op is to wait for, and maybe nothing else
+        op_of(each)
+        for each in nodes[name].input
+        if each.startswith("^") or nodes[op_of(each)].op in _PASSING
+    ]
     ops = reached(edges, lambda op: map(op_of, nodes[op].input) if nodes[op].op in skipped else ())
     return {op for op in ops if nodes[op].op not in skipped | {"Const"}}
-
-
-def _is_edge(nodes: Mapping[str, Any], name: str) -> bool:
-    """Whether an input says what to wait for, and maybe nothing else."""
-    return name.startswith("^") or nodes[op_of(name)].op in _PASSING
 
 
 def _require_functions(step: Any, written: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +55,10 @@ def require_same_op(here: Any, wanted: Wanted) -> None:
     """Raises RewriteError unless `here` is the op: type and attributes but for decided ones."""
     found = _computing(here.attr, wanted.of_functions)
     op = type_of_copies(wanted.node, wanted.answer)
-    if here.op != op or not _same_attributes(found, wanted.attributes):
+    is_same = found.keys() == wanted.attributes.keys() and all(
+        same_content(mine, wanted.attributes[key]) for key, mine in found.items()
+    )
+    if here.op != op or not is_same:
         raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
     more = len(data_inputs(here)) - len(wanted.inputs)
     if more and (more != 1 or not wanted.of_functions):  # functions may read their shard's numbers
@@ -109,12 +112,6 @@ def _sizes(shape: Any) -> list[int] | None:
     return None if shape.unknown_rank else [dim.size for dim in shape.dim]
 
 
-def _same_attributes(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(
-        same_content(mine, other[key]) for key, mine in one.items()
-    )
-
-
 def same_array(one: np.ndarray | None, other: np.ndarray | None) -> bool:
     """Whether two numbers are known, of one type, and the same."""
     if one is None or other is None:
@@ -125,14 +122,20 @@ def same_array(one: np.ndarray | None, other: np.ndarray | None) -> bool:
 class InputChecks:
     """Raises RewriteError for the first input that isn't what was decided."""
 
-    def __init__(self, reading: Reading, states: Mapping[str, State]):
+    def __init__(
+        self,
+        reading: Reading,
+        states: Mapping[str, State],
+        read_as: Callable[[str, State], State] = lambda tensor, state: state,
+    ):
         """Begins.
 
         Args:
           reading: of the graph that was made.
           states: {tensor of the graph that it was made of: its state}.
+          read_as: the state in which a reader of a tensor that needs one gets it.
         """
-        self._reading, self._states = reading, states
+        self._reading, self._states, self._read_as = reading, states, read_as
 
     def copy_reads(self, tensors: Sequence[str], here: Any, shard: int, answer: Split) -> None:
         """A shard's copy of an op that read these tensors reads its parts of them, and numbers."""
@@ -174,6 +177,7 @@ class InputChecks:
           shard: whose reader this is; None of one for all.
           first_row: from which row it has to count, if it holds numbers of rows.
         """
+        state = self._read_as(tensor, state)
         if state == WHOLE:
             wanted = Meaning(tensor)
         else:

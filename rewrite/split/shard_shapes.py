@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -30,49 +30,14 @@ class WholeTensor:
     answer: np.ndarray
 
 
-class ShardShapes(Protocol):
+class FixedShapes:
     """Tensors of a split step that hold sizes; all are "op:i".
+
+    Of a step that takes one batch size: constants.
 
     Attributes:
       refusal: the assertion that the batch has an entry for each shard; empty where it has.
     """
-
-    refusal: str
-
-    def cut_sizes(self, inner: int) -> str:
-        """i4[M] how many elements of the batch's dimension each shard gets."""
-
-    def of_shard(
-        self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded], shard: int
-    ) -> str:
-        """An input that holds sizes, with those of one shard.
-
-        Args:
-          sizes: the whole tensor.
-          value: what it holds for the batch size that the step is placed for.
-          entries: {entry: how it counts the batch}; an entry of -1 stays.
-          shard: whose.
-        """
-
-    def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
-        """What a Shape, Size or Rank says of a whole tensor that is there in parts only.
-
-        Args:
-          node: the op of the unsplit step.
-          name: of the op that takes its place.
-          part: the part of shard 0.
-          whole: the tensor.
-        """
-
-    def share(self, shard: int, dtype: str) -> str:
-        """A scalar: n_m / B."""
-
-    def rows_before(self, rows: Sharded, shard: int, dtype: str) -> str:
-        """A scalar: how many elements of the batch's dimension the shards before this one have."""
-
-
-class FixedShapes:
-    """Of a step that takes one batch size: constants."""
 
     def __init__(
         self, writer: NodeWriter, batch: int, num_shards: int, refusals: Sequence[str] = ()
@@ -87,7 +52,7 @@ class FixedShapes:
             self.cut_sizes(1)
 
     def cut_sizes(self, inner: int) -> str:
-        """See ShardShapes."""
+        """i4[M] how many elements of the batch's dimension each shard gets."""
         sizes = np.array(self._sizes, np.int32) * np.int32(inner)
         if not self.refusal:
             return self._writer.shared_const(sizes)
@@ -99,20 +64,34 @@ class FixedShapes:
     def of_shard(
         self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded], shard: int
     ) -> str:
-        """See ShardShapes."""
+        """An input that holds sizes, with those of one shard.
+
+        Args:
+          sizes: the whole tensor.
+          value: what it holds for the batch size that the step is placed for.
+          entries: {entry: how it counts the batch}; an entry of -1 stays.
+          shard: whose.
+        """
         return self._writer.shared_const(with_batch(value, entries, self._sizes[shard]), shard)
 
     def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
-        """See ShardShapes."""
+        """What a Shape, Size or Rank says of a whole tensor that is there in parts only.
+
+        Args:
+          node: the op of the unsplit step.
+          name: of the op that takes its place.
+          part: the part of shard 0.
+          whole: the tensor.
+        """
         return self._writer.const(name, whole.answer)
 
     def share(self, shard: int, dtype: str) -> str:
-        """See ShardShapes."""
+        """A scalar: n_m / B."""
         share = share_of(self._sizes[shard], self._batch, dtype)
         return self._writer.shared_const(share, shard)
 
     def rows_before(self, rows: Sharded, shard: int, dtype: str) -> str:
-        """See ShardShapes."""
+        """A scalar: how many elements of the batch's dimension the shards before this one have."""
         first = rows.size(sum(self._sizes[:shard]))
         return self._writer.shared_const(np.array(first, dtype), shard)
 
@@ -167,7 +146,7 @@ class OpenShapes:
         )
 
     def cut_sizes(self, inner: int) -> str:
-        """See ShardShapes."""
+        """See FixedShapes."""
         if inner == 1:
             return self._sizes
         return self._once(
@@ -181,7 +160,7 @@ class OpenShapes:
     def of_shard(
         self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded], shard: int
     ) -> str:
-        """See ShardShapes."""
+        """See FixedShapes."""
         counted = counting(value, entries)
         if not counted:
             return sizes
@@ -191,7 +170,7 @@ class OpenShapes:
         )
 
     def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
-        """See ShardShapes."""
+        """See FixedShapes."""
         writer, number = self._writer, whole.answer.dtype
         if node.op == "Rank":
             return writer.const(name, whole.answer)
@@ -202,11 +181,11 @@ class OpenShapes:
         return answer_of_shape(writer, node, name, shape, number)
 
     def share(self, shard: int, dtype: str) -> str:
-        """See ShardShapes."""
+        """See FixedShapes."""
         return self._once(("share", shard, dtype), lambda: self._share(shard, dtype))
 
     def rows_before(self, rows: Sharded, shard: int, dtype: str) -> str:
-        """See ShardShapes."""
+        """See FixedShapes."""
         starts = self._once(("before", rows.inner, dtype), lambda: self._starts(rows.inner, dtype))
         return f"{starts.removesuffix(':0')}:{shard}"
 
@@ -272,6 +251,9 @@ class OpenShapes:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
+
+
+ShardShapes = FixedShapes | OpenShapes
 
 
 def counting(value: np.ndarray, entries: Mapping[int, Sharded]) -> dict[int, Sharded]:

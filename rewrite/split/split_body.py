@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from rewrite.split.bodies import Argument, Bodies, Body
+from rewrite.split.bodies import Bodies, Body
 from rewrite.split.facts import Facts
-from rewrite.split.list_elements import ListElements
-from rewrite.split.list_facts import Element
+from rewrite.split.known_values import Argument
+from rewrite.split.list_facts import Element, ListElements
 from rewrite.split.op_view import Answer
 from rewrite.split.states import WHOLE, Listed, Optioned, Partial, State
 
@@ -87,9 +87,7 @@ class Given:
 
 
 def given_to(facts: Facts, tensors: Sequence[str], states: Sequence[State]) -> Given:
-    arguments = [
-        Argument(facts.dtype(t), facts.shape(t), facts.value(t), facts.handle(t)) for t in tensors
-    ]
+    arguments = [facts.argument(tensor) for tensor in tensors]
     # What is a sum of terms is summed before: a body rarely could do with the terms.
     summed = [WHOLE if isinstance(state, Partial) else state for state in states]
     return Given(summed, arguments, [facts.elements.get(t) for t in tensors])

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from graphs.building.op_outputs import output_dtype
 from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
+from graphs.function_library import library_of
+from graphs.graph_view import reached
 from graphs.names import free_name, op_of, with_index
-from graphs.reached import reached
+from graphs.source_model import SourceModel
 from rewrite.split.build_step import SplitStep
+from rewrite.written_signature import signature_call, whole_signature
 
 WHOLE_SCOPE = "whole"
 """The unsplit step's ops whose names the split one took lie in this scope."""
@@ -65,9 +70,10 @@ def split_beside(
         if ":" not in op and op != after and op in originals
         if op not in made and op not in fetched
     }
-    opened = _opened_calls(fetches, originals, flat) - fetched.keys()
+    # Calls that were fetched as ops and opened: neither step has them, but their effects.
+    opened = {op for op in fetches if op in originals and op not in flat.nodes} - fetched.keys()
     moved = _moved(originals, flat, made, {*fetched, *ended, *opened})
-    scope = _free_scope(originals, made)
+    scope = free_name(WHOLE_SCOPE, {name.partition("/")[0] for name in (*originals, *made)})
     whole_name = {name: f"{scope}/{name}" for name in originals if name in moved}
     result = type(graph_def)(versions=graph_def.versions, library=graph_def.library)
     for name, node in originals.items():
@@ -147,13 +153,6 @@ def _run_with(
     nodes[free[0]].input.extend(f"^{effect}" for effect in missing)
 
 
-def _opened_calls(
-    fetches: Sequence[str], originals: Mapping[str, Any], flat: FlatGraph
-) -> set[str]:
-    """Calls that were fetched as ops and opened: neither step has them, but their effects."""
-    return {op for op in fetches if op in originals and op not in flat.nodes}
-
-
 def _moved(
     originals: Mapping[str, Any],
     flat: FlatGraph,
@@ -195,12 +194,6 @@ def _bare(node: Any) -> Any:
     return bare
 
 
-def _free_scope(originals: Mapping[str, Any], made: Mapping[str, Any]) -> str:
-    """A scope like the one wanted that no op is called by or lies in."""
-    taken = {name.partition("/")[0] for name in (*originals, *made)}
-    return free_name(WHOLE_SCOPE, taken)
-
-
 def redirect(node: Any, whole_name: Mapping[str, str]) -> None:
     """Makes an op of the unsplit step, changed in place, read those that moved.
 
@@ -217,3 +210,73 @@ def redirect(node: Any, whole_name: Mapping[str, str]) -> None:
         place = each.decode().removeprefix("loc:@")
         if place in whole_name:
             beside[i] = f"loc:@{whole_name[place]}".encode()
+
+
+_OUTPUT = "tfplace_output_"
+
+
+def with_outputs(source: SourceModel) -> tuple[dict[str, str], SourceModel]:
+    """The model with an Identity for each fetched tensor, which stays whole and keeps its name.
+
+    Returns:
+      {Identity op: the tensor that it stands for}, and the model that fetches them.
+    """
+    highest: dict[str, int] = {}
+    for fetch in source.fetches:
+        if ":" in fetch:
+            op, _, index = with_index(fetch).rpartition(":")
+            highest[op] = max(highest.get(op, 0), int(index))
+    graph_def = copy.deepcopy(source.graph_def)
+    outputs: dict[str, str] = {}
+    nodes, library = {node.name: node for node in graph_def.node}, library_of(graph_def)
+    call = signature_call(graph_def, source.fetches)
+    if call is not None and source.saved_model_dir:  # a function returns all that it did
+        highest.setdefault(call.name, 0)
+    for op, most in highest.items():
+        count = len(call.attr["Tout"].list.type) if call is not None else most + 1
+        for number in range(count):
+            name = free_name(f"{_OUTPUT}{len(outputs)}", nodes)
+            identity = graph_def.node.add(op="Identity", name=name, input=[f"{op}:{number}"])
+            identity.attr["T"].type = output_dtype(nodes[op], library, number)
+            outputs[name] = f"{op}:{number}"
+    fetches = [f"{name}:0" for name in outputs] + [f for f in source.fetches if ":" not in f]
+    return outputs, dataclasses.replace(source, graph_def=graph_def, fetches=tuple(fetches))
+
+
+def redirect_signatures(
+    meta_graph: Any, name: str, whole_tensor: Callable[[str], str], adds_whole: bool
+) -> None:
+    """All signatures but the split one run the unsplit ops; one more runs the unsplit step.
+
+    They feed these, too: an input may have a default value, and move with what that is read from.
+
+    Args:
+      meta_graph: changed in place.
+      name: of the signature that is split.
+      whole_tensor: from a tensor's name, or an op's, to that of the unsplit step.
+      adds_whole: whether that is the split one's copy; else it is made elsewhere, if at all.
+    """
+    if adds_whole:
+        whole = meta_graph.signature_def[whole_signature(name, meta_graph.signature_def)]
+        whole.CopyFrom(meta_graph.signature_def[name])
+    for key, signature in meta_graph.signature_def.items():
+        if key != name:
+            for info in (*signature.inputs.values(), *signature.outputs.values()):
+                rename_tensors(info, whole_tensor)
+
+
+def rename_tensors(info: Any, new_name: Callable[[str], str]) -> None:
+    """Gives the names in a TensorInfo to `new_name`: a tensor's, a sparse one's, or a composite's.
+
+    Args:
+      info: changed in place.
+      new_name: from a name to what stands there instead.
+    """
+    if info.WhichOneof("encoding") == "coo_sparse":
+        for field, value in info.coo_sparse.ListFields():
+            setattr(info.coo_sparse, field.name, new_name(value))
+    elif info.WhichOneof("encoding") == "composite_tensor":
+        for each in info.composite_tensor.components:
+            rename_tensors(each, new_name)
+    elif info.name:
+        info.name = new_name(info.name)

@@ -17,27 +17,26 @@ from graphs.names import data_inputs, op_of, parse_input
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
+from rewrite.split.across_shards import ring_of
 from rewrite.split.batch_axes import candidates, small_batches, told_axes
 from rewrite.split.bodies import Bodies
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open, open_axes_of
 from rewrite.split.decompose_norms import decompose_norms
-from rewrite.split.gathers_of_reads import gathers_of_reads
-from rewrite.split.merge_reads import merge_reads
+from rewrite.split.merge_reads import gathers_of_reads, merge_reads
 from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_case import operations_of
 from rewrite.split.op_view import Split
 from rewrite.split.refused_batch import asked_of_feeds
-from rewrite.split.ring import ring_of
+from rewrite.split.split_graph import with_outputs
 from rewrite.split.state_order import with_state_order
 from rewrite.split.states import Place
-from rewrite.split.step_outputs import with_outputs
 from rewrite.split.summary import AN_OUTPUT
 from rewrite.split.write_model import written
 from rewrite.written_signature import run_name, whole_name
 
-_Decided = tuple[FlatGraph, TensorProperties, Decisions]
+_Decided = tuple[FlatGraph, Decisions]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,14 +104,14 @@ class StepToSplit:
         """
         source, own = self.source, _own_graph(self.source)
         readings = self._read(own, batch_axes, place_of_shard)
-        flat, properties, decisions = readings.best(num_shards, frozenset(left_whole))
+        flat, decisions = readings.best(num_shards, frozenset(left_whole))
         decisions = dataclasses.replace(
             decisions, sums_in_turn=sums_in_turn, place_of_shard=place_of_shard
         )
         name = whole_name(source)
         advice = f"run the unsplit step{name and f', signature {name}'}"
         taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
-        step = build_step(flat, properties, decisions, num_shards, advice, taken)
+        step = build_step(flat, decisions, num_shards, advice, taken)
         split = written(source, own, flat, step, readings.outputs)
         return SplitModel(
             given=source,
@@ -141,7 +140,7 @@ class StepToSplit:
           UsageError: the step can't be split, or is not in the model.
         """
         readings = self._read(_own_graph(self.source), batch_axes, place_of_shard)
-        return readings.best(2, frozenset(left_whole))[2]
+        return readings.best(2, frozenset(left_whole))[1]
 
     def _read(
         self, own: Any, batch_axes: Mapping[str, int] | None, place_of_shard: Sequence[Place]
@@ -157,13 +156,6 @@ class StepToSplit:
         if key not in self._readings:
             self._readings[key] = _Readings(step, outputs, _declared(own), told)
         return self._readings[key]
-
-
-def split_model(
-    source: SourceModel, num_shards: int, batch_axes: Mapping[str, int] | None = None
-) -> SplitModel:
-    """Splits the run of a model once, see StepToSplit."""
-    return StepToSplit(source).split(num_shards, batch_axes)
 
 
 def told_batch_axes(
@@ -305,7 +297,7 @@ class _Readings:
                 )
             asked = asked_of_feeds(step.feeds, self._declared, self._open_axes, decisions.open_axes)
             decisions = dataclasses.replace(decisions, asked_of_feed=asked)
-            self._decided[number, left_whole] = step, tensors, decisions
+            self._decided[number, left_whole] = step, decisions
         return self._decided[number, left_whole]
 
     def _too_small(self, num_shards: int) -> UsageError:
@@ -325,7 +317,7 @@ def _work_split(decided: _Decided) -> float:
 
     Many small ops of a layer that works along an axis are less than the few large ones of all.
     """
-    flat, _, decisions = decided
+    flat, decisions = decided
     properties, work = decisions.properties, 0.0
     for node in flat.graph_def.node:
         answer = decisions.answer_of_op[node.name]

@@ -56,7 +56,7 @@ class Listed:
 
     Attributes:
       element: how each element is cut; None as long as nothing was put in that is cut.
-      roots: the ops that made the list, or lists that were joined to it; see list_elements.py.
+      roots: the ops that made the list, or lists that were joined to it; see ListElements.
     """
 
     element: Sharded | None

@@ -6,15 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import op_of, tensor_of
-from rewrite.split.across_shards import AcrossShards, Way
+from rewrite.split.across_shards import (
+    BLOCK_BYTES,
+    FIRST_AT_ONCE,
+    FIRST_BLOCK_BYTES,
+    MOST_AT_ONCE,
+    AcrossShards,
+    Home,
+    Homes,
+    Way,
+)
 from rewrite.split.decide import Decisions
-from rewrite.split.homes import Home, Homes
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.repeat import MOST_BYTES
-from rewrite.split.ring import BLOCK_BYTES, FIRST_AT_ONCE, FIRST_BLOCK_BYTES, MOST_AT_ONCE
 from rewrite.split.shard_shapes import ShardShapes
 from rewrite.split.states import WHOLE, Partial, Sharded, State, shard_sizes
 
@@ -33,13 +39,12 @@ class StepTensors:
         self,
         writer: NodeWriter,
         shapes: ShardShapes,
-        properties: TensorProperties,
         decisions: Decisions,
         num_shards: int,
         flat: FlatGraph,
     ):
         self.counts = {"join": 0, "sum": 0, "cut": 0}
-        self._writer, self._shapes, self._properties = writer, shapes, properties
+        self._writer, self._shapes, self._properties = writer, shapes, decisions.properties
         self._state_of_tensor = decisions.state_of_tensor
         self._inputs = decisions.axis_of_feed
         self._across = AcrossShards(writer, decisions)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from graphs.names import op_of
 from graphs.run_session import read_variables, write_variables
-from rewrite.clear_devices import ClearDevices
+from rewrite.annotate_devices import ClearDevices
 from rewrite.split.compare_runs_messages import NO_TABLES, TableStart
 from rewrite.split.float64 import Float64Graph, to_float64
 

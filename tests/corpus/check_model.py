@@ -17,10 +17,10 @@ from graphs.errors import ModelError
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite import verify
-from rewrite.clear_devices import bodies
+from rewrite.annotate_devices import bodies
 from rewrite.emit import emit
 from tests.corpus.entry import Entry
-from tfplace.algorithms.placers.random import Random
+from tfplace.algorithms.placers.one_shot import Random
 from tfplace.choosing.proof import verified
 from tfplace.cli import main
 from tfplace.preparing.options import ProblemOptions

@@ -18,10 +18,11 @@ from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_written import prove_written
-from rewrite.split.split_model import SplitModel, split_model
+from rewrite.split.split_model import SplitModel
 from rewrite.split.states import shard_sizes
 from tests.corpus.check_model import load_fields
 from tests.corpus.entry import Entry
+from tests.rewrite.split.run_step import split_model
 
 BATCH = 7
 """Neither two nor three nor four shards divide it."""
@@ -56,10 +57,10 @@ def check_split(entry: Entry, folder: Path, num_shards: int) -> SplitResult:
         return SplitResult(source.mode, why_not=NO_BATCH)
     prove_written(split.source, split.step, split.outputs)
     wrong = _wrong_ops(split)
-    joints = prove_joints(split.flat, split.properties, split.decisions, split.step, num_shards)
+    joints = prove_joints(split.flat, split.decisions, split.step, num_shards)
     runs = compare(
         request_of(
-            split.flat, split.properties, split.decisions, split.step,
+            split.flat, split.decisions, split.step,
             shard_sizes(split.decisions.batch, num_shards), joints.exact,
             feeds_of_opened(split.flat, split.properties, split.flat.feeds, 0),
             table_start(source),

@@ -1,10 +1,10 @@
-"""Tests of graphs.compressed_rows: each owner's items, against a search for them."""
+"""Tests of graphs.graph_edges: each owner's items, against a search for them."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphs.compressed_rows import row_starts
+from graphs.graph_edges import row_starts
 
 
 @given(st.lists(st.integers(0, 5), max_size=12))

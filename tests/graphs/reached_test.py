@@ -1,6 +1,6 @@
 """What is reached from somewhere."""
 
-from graphs.reached import reached
+from graphs.graph_view import reached
 
 LEADS_TO = {"a": "bc", "b": "d", "c": "d", "d": "a", "e": ""}
 

@@ -12,7 +12,7 @@ from tensorflow.core.framework import graph_pb2
 from graphs.flat_graph import Origin
 from graphs.loading.load import load
 from graphs.loading.sniff import sniff
-from rewrite.clear_devices import bodies
+from rewrite.annotate_devices import bodies
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.emit_forms import FORMS, cleared, tags_of, write_forms
 from rewrite.place_graph import place_graph

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rewrite.clear_devices import bodies
+from rewrite.annotate_devices import bodies
 
 Change = Callable[[], None]
 

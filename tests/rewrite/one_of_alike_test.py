@@ -10,8 +10,8 @@ from graphs.loading.load_options import LoadOptions
 from rewrite import build_saved_model as building
 from rewrite.model_builder import _request
 from rewrite.one_of_alike import import_order, one_of_alike
-from rewrite.split.split_model import split_model
 from tests.rewrite.models import linear_regression
+from tests.rewrite.split.run_step import split_model
 
 v1 = tf.compat.v1
 

@@ -10,14 +10,16 @@ from tensorflow.core.framework import graph_pb2
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from rewrite import emit_forms
-from rewrite.annotate_devices import AnnotateDevices, read_devices
-from rewrite.check_graph import check_rewrite, check_same_model
-from rewrite.clear_devices import ClearDevices
-from rewrite.order.add_order import AddOrder, ClearOrder
-from rewrite.order.marks import add_marked
+from rewrite.annotate_devices import AnnotateDevices, ClearDevices, read_devices
+from rewrite.order.order_edges import AddOrder, ClearOrder, add_marked
 from rewrite.pass_base import PassResult, RewriteError, run_passes
-from rewrite.place_graph import known_origins, place_graph
-from rewrite.place_ops import PlaceOps
+from rewrite.place_graph import (
+    PlaceOps,
+    check_rewrite,
+    check_same_model,
+    known_origins,
+    place_graph,
+)
 from rewrite.specialize_functions import SpecializeFunctions
 from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
 

@@ -79,7 +79,7 @@ def _annealer(module: str, name: str, takes_known: bool = False) -> Maker:
 # Functions (problem, seed) -> placements i4[B, N]. Annealing begins with what they find, in this
 # order.
 ONE_SHOTS: Mapping[str, tuple[str, str]] = {
-    "single": ("placers.single", "single_devices"),  # all ops on one device
+    "single": ("placers.one_shot", "single_devices"),  # all ops on one device
     "topological": ("placers.topological", "m_topo"),  # cuts of the topological order
     "etf": ("placers.earliest_start", "m_etf"),  # earliest task first
     "metis": ("placers.metis", "minimum_cuts"),  # balanced minimum cuts
@@ -103,7 +103,7 @@ ALGORITHMS: Mapping[str, Maker] = {
     "given": _known("given"),  # the model's own device strings
     "expert": _known("expert"),  # as the papers' experts place their benchmark graphs
     "single": _one_shot("single"),
-    "random": _learner("placers.random", "Random"),  # a random device for each group
+    "random": _learner("placers.one_shot", "Random"),  # a random device for each group
     "topological": _one_shot("topological"),
     "etf": _one_shot("etf"),
     "sct": _one_shot("sct"),
@@ -243,7 +243,7 @@ def split_starts(instance: Instance, seed: int) -> list[Start]:
 
 
 def _trained(checkpoint: Checkpoint, instance: Instance, seed: int) -> Policy:
-    from tfplace.algorithms.learned.training.trained_policy import placeto_from
+    from tfplace.algorithms.learned.training.checkpoint import placeto_from
 
     return placeto_from(checkpoint, instance.problem, seed)
 

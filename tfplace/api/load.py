@@ -8,7 +8,7 @@ from typing import Any
 
 from graphs.errors import ClusterError, ModelError
 from graphs.loading.sniff import sniff
-from rewrite.clear_devices import bodies
+from rewrite.annotate_devices import bodies
 from tfplace.measurement.device_name import DeviceKey, device_key
 from tfplace.measurement.presence import WORKER_JOB
 

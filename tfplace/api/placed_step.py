@@ -202,17 +202,14 @@ def place(
             f"placing a step: found batch_sizes={batch_sizes!r}; wanted a list of whole numbers, "
             "such as (32, 7)"
         )
-    traced = function if _is_traced(function) else tf.function(function)
+    is_traced = hasattr(function, "get_concrete_function")
+    traced = function if is_traced else tf.function(function)
     placings = Placings(traced, call, flags)
     if call is not None:
         for size in batch_sizes:
             other = call.of_size(size)
             placings.of(other, placings.first.fed(other))
     return PlacedStep(function, placings, model)
-
-
-def _is_traced(function: Any) -> bool:
-    return hasattr(function, "get_concrete_function")
 
 
 def _callable(step: Any) -> Callable[..., Any]:

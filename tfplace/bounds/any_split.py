@@ -2,7 +2,7 @@
 
 Let c(b) be what a copy of an op takes on some device for b entries of the batch of B. Prices are
 nondecreasing and convex in b, c(b) / b is nonincreasing, and so from the steps that were read it is
-known what c(b) is at least for any other b (prices.py). For every M in [m, m'] then,
+known what c(b) is at least for any other b (number_range.py). For every M in [m, m'] then,
 
 * work: M copies take B c(k) / k together at least, where k = ceil(B / m) is the largest shard
   that m has, and so do units of several ops on the class of devices that is cheapest by any
@@ -16,7 +16,7 @@ known what c(b) is at least for any other b (prices.py). For every M in [m, m'] 
 
 So the bounds of this folder hold for one shard of m' and the whole ops of it (step_roles.py), with
 the work of all M copies wherever the work of the step is counted, and the seconds of one copy
-wherever ops wait for each other (copies_bound.py). What is shared may be handed on from device to
+wherever ops wait for each other (number_range.py). What is shared may be handed on from device to
 device. The step as it came is bounded for itself. Every M > 1 splits the same ops: roles that a
 step which was read does not have are left out. A range is the weaker, the longer it is; so the one
 with the least bound is cut in two until that is one number's, of which a step that was read has a

@@ -7,7 +7,7 @@ together then have L to give in L seconds, and op n takes at least min_k w_k sec
 
     start(x_j) - end(x_i) >= sum of min_k w_k seconds[n, k] over the ops n between, for each i < j,
 
-however a fork's branches are spread. A window (window_bound.py) says the same of one piece of the
+however a fork's branches are spread. A window (window_bound) says the same of one piece of the
 step; this can be said of many pieces of one path, one after another, and what waits for x_j has
 the gain of all pieces before it.
 """

@@ -2,7 +2,7 @@
 
 Parts of the batch are cut by one op, which lies on one site A (see Site), B being all other
 devices. Let y_r be the share of role r's copies that lie on B, z_f,k the share of family f's
-tensors (moved_tensors.py) that have gone from A to B before barrier k (barriers.py), which is
+tensors (network_program.py) that have gone from A to B before barrier k (barriers.py), which is
 passed at t_k; t_0 = 0, and the last is the step's end. Every placement's schedule obeys, for
 each j < k,
 
@@ -31,8 +31,7 @@ from graphs.op_graph import FloatArray
 from graphs.problem import Problem
 from tfplace.bounds.barriers import barriers_of
 from tfplace.bounds.load_bound import best_weights, least_costs, load_of
-from tfplace.bounds.moved_tensors import Family, families_of
-from tfplace.bounds.network_program import SiteStep, least_end
+from tfplace.bounds.network_program import Family, SiteStep, families_of, least_end
 from tfplace.bounds.relaxation import device_classes
 from tfplace.bounds.step_roles import StepRoles
 from tfplace.grouping.quotient import BoolArray

@@ -8,15 +8,109 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.op_graph import FloatArray, LongArray
-from rewrite.split.ring import FIRST_AT_ONCE, FIRST_BLOCK_BYTES
-from tfplace.bounds.copies_bound import Copies, copies_bound
-from tfplace.bounds.prices import prices_of
-from tfplace.bounds.step_roles import StepRoles
+from graphs.op_graph import FloatArray, LongArray, OpGraph
+from graphs.problem import Problem
+from rewrite.split.across_shards import FIRST_AT_ONCE, FIRST_BLOCK_BYTES
+from tfplace.bounds.load_bound import best_weights, load_of, may_fit, window_bound
+from tfplace.bounds.lower_bound import NUM_WEIGHTS, ROUNDING, heads_and_tails
+from tfplace.bounds.network_bound import network_bound
+from tfplace.bounds.relaxation import DeviceClasses, device_classes
+from tfplace.bounds.step_roles import Role, StepRoles
+from tfplace.bounds.travel_bound import travel_bound
+from tfplace.grouping.copies import WHOLE
+from tfplace.grouping.quotient import BoolArray
 
 BLOCK_BYTES = FIRST_BLOCK_BYTES // 4
 """Tensors above FIRST_AT_ONCE may go from shard to shard in blocks of so many bytes at least: the
 last block of a tensor, or one of few rows, is smaller than others."""
+
+
+# What a copy of an op takes at least in a number of shards that was not read.
+#
+# Let c(b) be what a copy takes on some device for b entries of the batch. A price is the sum of an
+# op's kernels, each of which takes a constant and a share of b, and no less than a launch, so
+#
+#     c is nondecreasing, c(b) / b is nonincreasing, and c is convex.
+#
+# Known are the prices c(e_1), c(e_2), .. of the steps that were read: the least and the greatest of
+# a step's copies are those of floor(B / M) and ceil(B / M) entries. For any other b then,
+#
+#     c(b) >= c(e) for e <= b,    c(b) >= c(e) b / e for e >= b,
+#     c(b) >= the line through two neighbours (e, c(e)) at b, unless b lies between them.
+#
+# A sum of ops of one device obeys all this, too. Where three prices of an op are not convex (an op
+# whose work grows otherwise), lines say nothing of it.
+
+
+@dataclasses.dataclass(frozen=True)
+class Prices:
+    """Of R roles on D devices, at E numbers of entries.
+
+    Attributes:
+      entries: [E] ascending, e.
+      seconds: f8[E, R, D]; nan where a step does not have the role, inf where it may not lie.
+      is_convex: bool[R, D].
+    """
+
+    entries: Sequence[int]
+    seconds: FloatArray
+    is_convex: BoolArray
+
+    def least(self, entries: int) -> FloatArray:
+        """f8[R, D]: what one copy takes at least; 0.0 where nothing is known of it."""
+        with np.errstate(invalid="ignore"):  # nan and inf come out as they should
+            found = np.zeros(self.seconds.shape[1:])
+            for known, seconds in zip(self.entries, self.seconds, strict=True):
+                found = np.fmax(found, seconds * min(entries / known, 1.0))
+            for low in range(len(self.entries) - 1):
+                first, last = self.entries[low], self.entries[low + 1]
+                if entries <= first or entries >= last:
+                    line = self._line(low, entries)
+                    found = np.fmax(found, np.where(self.is_convex, line, 0.0))
+        return found
+
+    def _line(self, low: int, entries: int) -> FloatArray:
+        """f8[R, D]: at some entries, the line through a price and the next one, rounded down."""
+        first, last = self.entries[low], self.entries[low + 1]
+        below, above = self.seconds[low], self.seconds[low + 1]
+        at = below + (above - below) * ((entries - first) / (last - first))
+        return np.asarray(at - ROUNDING * (above + np.abs(at)))
+
+
+def prices_of(roles: Sequence[Role], steps: Sequence[StepRoles], batch: int) -> Prices:
+    """Prices of some copies' roles in all steps that have them.
+
+    Args:
+      roles: [R].
+      steps: of so many numbers of shards.
+      batch: entries of the batch.
+    """
+    known: dict[int, FloatArray] = {}
+    for step in steps:
+        here = step.of_roles(roles)
+        for entries, of_step in (
+            (batch // step.num_shards, step.least),
+            (-(-batch // step.num_shards), step.most),
+        ):
+            seconds = np.where((here >= 0)[:, None], of_step[here], np.nan)
+            if entries in known:
+                seconds = np.fmin(known[entries], seconds)
+            known[entries] = seconds
+    read = sorted(each for each in known if each > 0)
+    of_read = np.array([known[each] for each in read])
+    return Prices(read, of_read, _is_convex(read, of_read))
+
+
+def _is_convex(entries: Sequence[int], seconds: FloatArray) -> BoolArray:
+    """bool[R, D]: no price that is known lies above what its neighbours say."""
+    convex = np.ones(seconds.shape[1:], dtype=bool)
+    for middle in range(1, len(entries) - 1):
+        first, here, last = entries[middle - 1 : middle + 2]
+        share = (here - first) / (last - first)
+        with np.errstate(invalid="ignore"):
+            chord = seconds[middle - 1] * (1.0 - share) + seconds[middle + 1] * share
+            convex &= ~(seconds[middle] > chord * (1.0 + ROUNDING))
+    return convex
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,3 +214,93 @@ class NumberRange:
         if self.last > base.num_shards:  # a tensor of a copy may be as small as you like
             sizes = np.where(of_copy, 0, sizes)
         return sizes
+
+
+@dataclasses.dataclass(frozen=True)
+class Copies:
+    """What the ops of a split step take.
+
+    Attributes:
+      step: one copy of each of the R roles, what each takes at least.
+      work: f8[R, D] what all copies take together.
+      sums: f8[X, D] what other ops take, anywhere and at any time.
+      is_read: whether its own shape is known, and not that of another number of shards.
+    """
+
+    step: Problem
+    work: FloatArray
+    sums: FloatArray
+    is_read: bool
+
+
+def copies_bound(copies: Copies, roles: StepRoles, lower: StepRoles) -> float:
+    """Seconds of every placement, at least; inf where it is proven that none can run.
+
+    Args:
+      copies: what its ops take.
+      roles: of a step of as many shards, or of more; of fewer, where copies' tensors have no bytes.
+      lower: of a step of as many shards, or of fewer.
+    """
+    step = copies.step
+    alone = device_classes(step)
+    _, own_weights = best_weights(load_of(alone, step.graph, np.ones(step.num_ops, dtype=bool)))
+    head, tail, path = heads_and_tails(step, alone, own_weights[:NUM_WEIGHTS])
+    classes, graph = _with_sums(copies)
+    everything = load_of(classes, graph, np.ones(graph.num_ops, dtype=bool))
+    if np.isinf(classes.seconds).all(axis=1).any() or not may_fit(everything) or np.isinf(path):
+        return float("inf")
+    load, weights = best_weights(everything)
+    soonest = head + alone.seconds.min(axis=1)
+    free = np.zeros(len(copies.sums))
+    window = window_bound(
+        classes, graph, np.append(head, free), np.append(tail, free), weights[:NUM_WEIGHTS]
+    )
+    own = dataclasses.replace(classes, seconds=classes.seconds[: step.num_ops])
+    travel = travel_bound(own, step, roles.sharing, head, tail, is_direct=copies.is_read)
+    bound = float(max(path, load, window, travel))
+    network = network_bound(_with_bytes_of(lower, roles), copies.work, soonest, bound)
+    return max(bound, network) * (1.0 - ROUNDING)
+
+
+def _with_bytes_of(lower: StepRoles, base: StepRoles) -> StepRoles:
+    """The base; its copies' tensors hold together what those of the least number of shards do.
+
+    A tensor has a constant and a share of the entries, so that more copies hold no less.
+    """
+    if base is lower:
+        return base
+    graph, theirs = base.step.graph, lower.step.graph
+    least: dict[tuple[int, int], int] = {}
+    made_by = lower.role_of_op[theirs.tensor_producer].tolist()
+    for *key, size in zip(
+        made_by, theirs.tensor_output.tolist(), theirs.tensor_bytes.tolist(), strict=True
+    ):
+        least[*key] = min(size, least.get((*key,), size))
+    role_there = lower.of_roles(base.roles)[base.role_of_op[graph.tensor_producer]].tolist()
+    known = zip(role_there, graph.tensor_output.tolist(), strict=True)
+    together = lower.num_shards * np.array([least.get(key, 0) for key in known], dtype=np.int64)
+    of_copy = base.shard[graph.tensor_producer] != WHOLE
+    sizes = np.minimum(graph.tensor_bytes, together // base.num_shards)
+    graph = dataclasses.replace(graph, tensor_bytes=np.where(of_copy, sizes, graph.tensor_bytes))
+    return dataclasses.replace(base, step=dataclasses.replace(base.step, graph=graph))
+
+
+def _with_sums(copies: Copies) -> tuple[DeviceClasses, OpGraph]:
+    """The work of a step and of sums that use nothing: seconds by class, and who lies where."""
+    step, graph, count = copies.step, copies.step.graph, len(copies.sums)
+    nothing = np.zeros(count, dtype=np.int64)
+    graph = dataclasses.replace(
+        graph,
+        op_names=[*graph.op_names, *[""] * count],
+        op_types=[*graph.op_types, *[""] * count],
+        op_persistent_bytes=np.append(graph.op_persistent_bytes, nothing),
+        op_temp_bytes=np.append(graph.op_temp_bytes, nothing),
+        colocation_group=np.append(graph.colocation_group, np.full(count, -1, dtype=np.int32)),
+    )
+    together = dataclasses.replace(
+        step,
+        graph=graph,
+        op_seconds=np.concatenate([copies.work, copies.sums]),
+        pinned_device=np.append(step.pinned_device, np.full(count, -1, dtype=np.int32)),
+    )
+    return device_classes(together), graph

@@ -19,8 +19,8 @@ import dataclasses
 
 import numpy as np
 
-from graphs.compressed_rows import row_starts
 from graphs.executor_model import wire
+from graphs.graph_edges import row_starts
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 

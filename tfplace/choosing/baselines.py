@@ -152,16 +152,12 @@ def best_of(candidates: Sequence[Candidate]) -> Candidate | None:
 def as_reported(candidate: Candidate, problem: Problem) -> Baseline:
     """A candidate as report.json has it."""
     outcome = candidate.outcome
-    peaks = peak_of_device(outcome, problem)
+    # Empty where they are not known.
+    peaks = dict(zip(problem.device_names, map(int, outcome.peak_bytes), strict=False))
     if isinstance(outcome, Measurement):
         used = len(np.intersect1d(candidate.device_of_op, working_devices(problem)))
         return Baseline(outcome.step_seconds, True, "", peaks, num_devices=used)
     return Baseline(None, False, outcome.message, peaks)
-
-
-def peak_of_device(outcome: Outcome, problem: Problem) -> Mapping[str, int]:
-    """{device: peak bytes}, empty where they are not known."""
-    return dict(zip(problem.device_names, (int(b) for b in outcome.peak_bytes), strict=False))
 
 
 def is_on_one_device(device_of_op: IntArray, problem: Problem) -> bool:

@@ -13,8 +13,7 @@ from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.baselines import Candidate, best_of, is_fixed, is_on_one_device
 from tfplace.choosing.compare import PLACED, Comparison
-from tfplace.choosing.device_limit import num_counted
-from tfplace.choosing.memory_limit import why_nothing_fits
+from tfplace.choosing.memory_limit import num_counted, why_nothing_fits
 from tfplace.choosing.ties import simplest
 from tfplace.measurement.timing import FASTER, SLOWER, Timing
 

@@ -9,7 +9,7 @@ from typing import Any
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from tfplace.choosing.baselines import GIVEN, SINGLE, Candidate
-from tfplace.choosing.device_limit import LIMIT
+from tfplace.choosing.memory_limit import LIMIT
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.run_measurement import Timings, measure_variants
 from tfplace.measurement.step_limits import StepLimits

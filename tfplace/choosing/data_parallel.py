@@ -15,7 +15,7 @@ from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.table import one_shot
 from tfplace.choosing.baselines import Baseline, Candidate, as_reported
-from tfplace.choosing.device_limit import limited_to
+from tfplace.choosing.memory_limit import limited_to
 from tfplace.choosing.ties import moved_tensors
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare

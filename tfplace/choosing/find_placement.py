@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from graphs.errors import ClusterError
 from graphs.problem import Problem
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.table import stages_of
@@ -18,26 +20,27 @@ from tfplace.choosing.baselines import (
     best_of,
 )
 from tfplace.choosing.by_devices import (
+    FOUND_FIRST,
     NONE,
     OnDevices,
     by_devices,
+    found_on_fewer,
     limits_beside,
     on_fewer_devices,
     reserved,
 )
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_candidate
-from tfplace.choosing.device_limit import too_many
-from tfplace.choosing.evaluators import evaluator_for
-from tfplace.choosing.fewer_first import FOUND_FIRST, found_on_fewer
 from tfplace.choosing.finalists import FIRST_SEARCH_SHARE, has_finalists
+from tfplace.choosing.memory_limit import too_many
 from tfplace.choosing.ties import without_idle
-from tfplace.choosing.tried_shards import TriedShards
-from tfplace.choosing.unsplit_baselines import Unsplit
+from tfplace.choosing.unsplit_baselines import TriedShards, Unsplit
+from tfplace.measurement.measuring_evaluator import MeasuringEvaluator
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 from tfplace.search.kept.folder import SearchFolder
 from tfplace.search.search import Limits, Stage, search
+from tfplace.search.trial import Evaluator
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
@@ -223,3 +226,23 @@ def _baselines(
         limit = too_many(prepared, evenly.device_of_op)
         baselines.append(dataclasses.replace(evenly, outcome=limit or evenly.outcome))
     return baselines
+
+
+@contextlib.contextmanager
+def evaluator_for(kind: str, prepared: PreparedModel) -> Iterator[Evaluator]:
+    """The evaluator that --evaluator names; "auto" searches in the simulator.
+
+    Raises:
+      ClusterError: "measure", but the devices are not here.
+    """
+    if kind != "measure":
+        yield SimulatingEvaluator(prepared.problem)
+        return
+    if not prepared.is_present:
+        raise ClusterError(
+            f"measuring on {prepared.cluster.name}: its devices are not present on this machine; "
+            "search with --evaluator=simulate, or name a --cluster that is here"
+        )
+    run, op_of_node = prepared.opened_run(), prepared.built.op_of_node
+    with MeasuringEvaluator(prepared.flat, op_of_node, run, prepared.cluster) as evaluator:
+        yield evaluator

@@ -21,32 +21,30 @@ from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.baselines import SINGLE, Candidate, best_of
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
-from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import Searched, find_placement
 from tfplace.choosing.found import Found
 from tfplace.choosing.left_whole import ops_left_whole
 from tfplace.choosing.long_search import LongSearch, Result
-from tfplace.choosing.order.in_turn import (
+from tfplace.choosing.memory_limit import at_most
+from tfplace.choosing.order.in_order import (
     counts_that_may_fit,
     found_in_order,
     require_one_that_fits,
 )
 from tfplace.choosing.order.model_order import NONE, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order
-from tfplace.choosing.reading_time import TOO_LONG, ReadingTime
 from tfplace.choosing.shard_counts import (
+    NumbersFound,
+    ShardsFound,
     first_count,
     next_count,
     shard_counts,
     smaller_count,
     why_not,
 )
-from tfplace.choosing.shards_found import NumbersFound, ShardsFound
-from tfplace.choosing.shared_budget import SharedBudget
+from tfplace.choosing.shared_budget import TOO_LONG, ReadingTime, SharedBudget
 from tfplace.choosing.split_estimate import least_steps, work_of_devices
-from tfplace.choosing.tried_shards import TriedShards
-from tfplace.choosing.unsplit import for_all_shards
-from tfplace.choosing.unsplit_baselines import Unsplit
+from tfplace.choosing.unsplit_baselines import TriedShards, Unsplit, for_all_shards
 from tfplace.interruption import interruptible
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare

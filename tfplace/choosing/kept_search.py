@@ -11,8 +11,7 @@ from pathlib import Path
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
-from tfplace.search.kept.folder import SearchFolder, problem_digest
-from tfplace.search.kept.lock import locked_folder
+from tfplace.search.kept.folder import SearchFolder, locked_folder, problem_digest
 from tfplace.units_text import seconds_text
 
 

@@ -19,7 +19,7 @@ from tfplace.algorithms.table import policy_of
 from tfplace.interruption import InThread, interruptible
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.search.search import Limits, Stage, search
-from tfplace.search.trial import Proposal
+from tfplace.search.trial import PacedPolicy, Proposal
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
@@ -27,7 +27,7 @@ NAME = "annealing"
 Result = TypeVar("Result")
 
 
-class Annealing(Protocol):
+class Annealing(PacedPolicy, Protocol):
     """A PacedPolicy whose annealing is spread over several searches."""
 
     def go_on(self, in_turn: bool = False) -> None:
@@ -36,18 +36,6 @@ class Annealing(Protocol):
         Args:
           in_turn: chains run one after another, on one core.
         """
-        ...
-
-    def allow(self, seconds_left: float, trials_left: int | None) -> None:
-        """See PacedPolicy."""
-        ...
-
-    def propose(self) -> Proposal | None:
-        """See Policy."""
-        ...
-
-    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
-        """See Policy."""
         ...
 
 

@@ -15,7 +15,7 @@ import psutil
 
 from graphs.cluster import Cluster
 from graphs.errors import VerificationError
-from graphs.host.uncollected import uncollected
+from graphs.host.freed_memory import uncollected
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
@@ -27,9 +27,8 @@ from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
 from rewrite.verify_messages import LOAD, RemoteTasks
 from tfplace.bounds.any_split import RangeBound, any_split_bounds
-from tfplace.choosing.failing_split import require_unsplit_fails
 from tfplace.choosing.run_estimate import Decision, RunEstimate, decide, estimate_run
-from tfplace.choosing.split_proof import BegunProof, Written, proven_split
+from tfplace.choosing.split_proof import BegunProof, Written, proven_split, require_unsplit_fails
 from tfplace.interruption import Interruption, InThread, interruptible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import exactly

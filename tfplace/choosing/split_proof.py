@@ -11,13 +11,15 @@ import contextlib
 import dataclasses
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from graphs.errors import ModelError, VerificationError
+from graphs.placement import Infeasible
+from rewrite.emit_forms import tags_of
 from rewrite.one_of_alike import LEAST_NODES
 from rewrite.pass_base import RewriteError
 from rewrite.split.compare_runs import EQUAL, table_start
@@ -32,6 +34,8 @@ from rewrite.split.split_model import SplitModel
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.run_estimate import Decision
 from tfplace.interruption import Interruption, InThread
+from tfplace.measurement.step_limits import StepLimits
+from tfplace.measurement.trace import trace_saved_model
 from tfplace.preparing.prepare import PreparedModel
 
 OPS_SECONDS = 600.0
@@ -93,7 +97,9 @@ def proven_split(
     norms, loads = OpsProof(), None
     with contextlib.ExitStack() as beside:
         load = None
-        _require_written(split)
+        with _told_as_defect():
+            prove_written(split.source, split.step, split.outputs)
+            prove_others(split.given, split.source)
         limits = _limits(run, seconds)
         ops = interruption.unless_seen(lambda: _ops(split, limits, begun), None)
         if is_large(split) and not written.is_loaded:
@@ -105,10 +111,16 @@ def proven_split(
         if whole is not None and not whole.differing:
             if not written.is_loaded:
                 loads = interruption.unless_seen(lambda: _loaded(split, written, load), None)
-            norms = interruption.unless_seen(lambda: _norms(split), norms)
+            norms = interruption.unless_seen(
+                lambda: prove_norms(
+                    split.fused, split.flat, split.properties, OPS_SECONDS, _half_of_memory()
+                ),
+                norms,
+            )
     _require_equal(ops, whole, norms)  # after Ctrl-C, too
     if whole is None or (loads is None and not written.is_loaded):
-        _require_joints(split)
+        with _told_as_defect():
+            prove_joints(split.flat, split.decisions, split.step, split.num_shards)
         unproven = "interrupted before it was proven"
         report = {"structure": True, "run": "not run: interrupted", "distinct_ops": None}
     else:
@@ -136,7 +148,7 @@ def _require_equal(ops: OpsProof | None, whole: SplitProof | None, norms: OpsPro
 
 
 def _limits(run: Decision, seconds: float) -> ProofLimits:
-    free = psutil.virtual_memory().available / 2
+    free = _half_of_memory()
     if run.limits is None:
         return ProofLimits(OPS_SECONDS, 0.0, free, run.why)
     # With --verify=run it was asked for, however much time is left.
@@ -162,7 +174,6 @@ def _proof(
 ) -> SplitProof:
     return prove_split(
         split.flat,
-        split.properties,
         split.decisions,
         split.step,
         split.num_shards,
@@ -173,14 +184,12 @@ def _proof(
     )
 
 
-def _norms(split: SplitModel) -> OpsProof:
-    free = psutil.virtual_memory().available / 2
-    return prove_norms(split.fused, split.flat, split.properties, OPS_SECONDS, free)
+def _half_of_memory() -> float:
+    return psutil.virtual_memory().available / 2
 
 
 def _begun_load(split: SplitModel, written: Written) -> BegunLoad:
-    free = psutil.virtual_memory().available / 2
-    return BegunLoad(split.given, written.directory, written.tags, free)
+    return BegunLoad(split.given, written.directory, written.tags, _half_of_memory())
 
 
 def _loaded(split: SplitModel, written: Written, begun: BegunLoad | None) -> LoadProof:
@@ -212,18 +221,11 @@ def _unproven(proof: SplitProof) -> str:
     return f"{what}, and whole steps {proof.run}; --verify=run compares whole steps"
 
 
-def _require_written(split: SplitModel) -> None:
+@contextlib.contextmanager
+def _told_as_defect() -> Iterator[None]:
     try:
-        prove_written(split.source, split.step, split.outputs)
-        prove_others(split.given, split.source)
+        yield
     except (RewriteError, ModelError) as error:
-        raise _defect(str(error)) from error
-
-
-def _require_joints(split: SplitModel) -> None:
-    try:
-        prove_joints(split.flat, split.properties, split.decisions, split.step, split.num_shards)
-    except RewriteError as error:
         raise _defect(str(error)) from error
 
 
@@ -259,5 +261,45 @@ class BegunProof(contextlib.AbstractContextManager["BegunProof"]):
 def _begun_ops(split: SplitModel) -> BegunCases | None:
     if not is_large(split):
         return None
-    free = psutil.virtual_memory().available / 2
-    return begun_cases(op_cases(split.flat, split.decisions, split.num_shards), free)
+    cases = op_cases(split.flat, split.decisions, split.num_shards)
+    return begun_cases(cases, _half_of_memory())
+
+
+ERROR = "error"
+"""Why a run is infeasible that TensorFlow ends with an error: not memory, time or a crash."""
+
+
+def require_unsplit_fails(
+    prepared: PreparedModel,
+    emitted: Path,
+    tags: Sequence[str],
+    failure: Infeasible,
+    limits: StepLimits,
+) -> None:
+    """Nothing is written that doesn't run, where the model as it came does.
+
+    Args:
+      prepared: the step, split or not.
+      emitted: what was written.
+      tags: of its MetaGraphDef.
+      failure: of a real run of it.
+      limits: of the unsplit step's run.
+
+    Raises:
+      VerificationError: only the split step fails.
+    """
+    if prepared.split is None or failure.reason != ERROR:
+        return
+    given, source = prepared.split.given, prepared.source
+    if given.saved_model_dir:
+        directory, tags, fetches = given.saved_model_dir, tuple(tags_of(given)), given.fetches
+    else:
+        directory, fetches = str(emitted), source.whole_fetches
+    ends = prepared.feeds, fetches
+    if isinstance(trace_saved_model(directory, tags, ends, prepared.cluster, limits), Infeasible):
+        return
+    raise VerificationError(
+        f"running the written model on {prepared.cluster.name}: found that its split step fails "
+        f"({failure.message}) where the unsplit one runs; wanted both to run; nothing was "
+        "written; please report it with the model, and leave --shards out"
+    )

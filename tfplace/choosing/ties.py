@@ -13,7 +13,7 @@ import numpy as np
 from graphs.op_graph import IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.device_limit import num_counted
+from tfplace.choosing.memory_limit import num_counted
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 TIE = 0.01

@@ -10,7 +10,12 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
+from graphs.names import original_name
+from graphs.op_graph import IntArray
 from graphs.problem import Problem
+from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.choosing.baselines import Baseline, Candidate, as_reported
 from tfplace.choosing.by_devices import OnDevices, by_devices
 from tfplace.simulation.evaluator import SimulatingEvaluator
@@ -55,3 +60,49 @@ def predicted(problem: Problem, candidates: Sequence[Candidate]) -> list[Candida
         else each
         for each in candidates
     ]
+
+
+def for_all_shards(problem: Problem, unsplit: Problem, device_of_op: IntArray) -> IntArray:
+    """i4[N]: every copy of an op where the op itself lies.
+
+    What only the split step has lies with the op that it is named after (`a/b/summed` with `a/b`),
+    or else with its first input.
+
+    Args:
+      problem: of the split step, N ops.
+      unsplit: of the same step as it came.
+      device_of_op: a placement of that.
+    """
+    known = dict(zip(unsplit.graph.op_names, device_of_op.tolist(), strict=True))
+    wanted = np.array([_device(name, known) for name in problem.graph.op_names], dtype=np.int32)
+    graph = problem.graph
+    source = graph.tensor_producer[graph.use_tensor]
+    for use in np.argsort(graph.use_op, kind="stable").tolist():
+        if wanted[graph.use_op[use]] < 0:
+            wanted[graph.use_op[use]] = wanted[source[use]]
+    wanted[wanted < 0] = working_devices(problem)[0]
+    return legal(problem, wanted)
+
+
+def _device(name: str, known: dict[str, int]) -> int:
+    name = original_name(name)
+    while name and name not in known:
+        name = name.rpartition("/")[0]
+    return known.get(name, -1)
+
+
+@dataclasses.dataclass(frozen=True)
+class TriedShards:
+    """One number of shards that --shards=auto came by, for the report.
+
+    Attributes:
+      shards: M; 1 for the step as it is.
+      step_seconds: the best predicted step; None where nothing was found.
+      single_seconds: the best single device's.
+      reason: why it was not tried, or nothing was found, else empty.
+    """
+
+    shards: int
+    step_seconds: float | None = None
+    single_seconds: float | None = None
+    reason: str = ""

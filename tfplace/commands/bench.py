@@ -13,9 +13,14 @@ from graphs.counted import counted
 from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
 from tfplace.algorithms.table import require_known
-from tfplace.commands.beginning import require_output
 from tfplace.commands.from_flags import num_shards, split_names, whole_numbers
-from tfplace.commands.outcome import EXIT_BAD_INPUT, EXIT_INTERRUPTED, failed, text_output
+from tfplace.commands.outcome import (
+    EXIT_BAD_INPUT,
+    EXIT_INTERRUPTED,
+    failed,
+    require_output,
+    text_output,
+)
 
 if TYPE_CHECKING:
     from tfplace.progress import Progress

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tfplace.commands.beginning import require_output, say_starting
-from tfplace.commands.outcome import text_output
+from tfplace.commands.outcome import require_output, say_starting, text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
-from tfplace.commands.outcome import EXIT_BAD_INPUT, failed, text_output
+from tfplace.commands.outcome import EXIT_BAD_INPUT, begin, failed, text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tfplace.commands.beginning import say_starting
-from tfplace.commands.outcome import plain_table, text_output
+from tfplace.commands.outcome import plain_table, say_starting, text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from absl import flags
 
-from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
-from tfplace.commands.outcome import text_output
+from tfplace.commands.outcome import begin, text_output
 from tfplace.output_paths import (
     require_different,
     require_file,

@@ -9,7 +9,7 @@ from typing import Any
 from absl import flags
 
 from graphs.errors import UsageError
-from graphs.host.cache_directory import cache_directory
+from graphs.host.compiled import cache_directory
 from graphs.host.did_you_mean import did_you_mean
 from graphs.loading.load_options import LoadOptions
 from graphs.placement_file import ops_left_whole, sums_in_turn

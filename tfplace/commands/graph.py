@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from graphs.errors import UsageError
-from tfplace.commands.beginning import say_starting
 from tfplace.commands.flag_table import SIZES
-from tfplace.commands.outcome import text_output
+from tfplace.commands.outcome import say_starting, text_output
 from tfplace.output_paths import require_free, writable
 
 

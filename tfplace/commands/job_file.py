@@ -31,8 +31,7 @@ from tfplace.commands.command_table import COMMANDS
 from tfplace.commands.flag_table import FORMAT, JOB, Flag, define
 from tfplace.commands.from_flags import given_flags, shards_asked
 from tfplace.commands.parse import parse, require_flagfiles
-from tfplace.runs.batch.job import Job
-from tfplace.runs.batch.job_state import CHECKPOINT_FOLDER, JOBS_FOLDER
+from tfplace.runs.batch.job_state import CHECKPOINT_FOLDER, JOBS_FOLDER, Job
 from tfplace.runs.executors.program import ProcessLimits
 
 DEFAULT_COMMAND = "optimize"

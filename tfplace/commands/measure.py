@@ -8,9 +8,8 @@ from absl import flags
 
 from graphs.errors import ClusterError
 from graphs.host.child import begin_to_fork
-from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
-from tfplace.commands.outcome import text_output
+from tfplace.commands.outcome import begin, text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:

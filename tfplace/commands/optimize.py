@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from tfplace.algorithms.table import require_known
-from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import optimize_options
-from tfplace.commands.outcome import interrupted, text_output
+from tfplace.commands.outcome import begin, interrupted, text_output
 from tfplace.interruption import interruptible
 from tfplace.output_paths import writable
 from tfplace.preparing.options import require_outputs

@@ -13,9 +13,8 @@ from absl import flags
 
 from graphs.errors import ConstraintError, MemoryLimitError
 from graphs.host.whole_file import write_whole
-from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
-from tfplace.commands.outcome import EXIT_BAD_INPUT, failed, text_output
+from tfplace.commands.outcome import EXIT_BAD_INPUT, begin, failed, text_output
 from tfplace.output_paths import (
     require_different,
     require_file,

@@ -33,8 +33,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     with writable(values.placement):
         from graphs.problem_file import arrays_as_they_stand, problem_of
         from tfplace.choosing.solve import SolveOptions, solve
-        from tfplace.compilation.ahead import compiling_kind
-        from tfplace.compilation.kinds import kind_of
+        from tfplace.compilation.ahead import compiling_kind, kind_of
         from tfplace.report.solved import print_solved, solved_to_json
 
         progress = progress_for(values.verbosity)

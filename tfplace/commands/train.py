@@ -12,8 +12,7 @@ from absl import flags
 
 from graphs.counted import counted
 from graphs.errors import UsageError
-from tfplace.commands.beginning import require_output
-from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
+from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, require_output, text_output
 
 if TYPE_CHECKING:
     from tfplace.algorithms.learned.training.checkpoint import Checkpoint

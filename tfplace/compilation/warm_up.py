@@ -23,7 +23,7 @@ from tfplace.algorithms.annealing.policy import Multilevel
 from tfplace.algorithms.placers.earliest_start import m_etf
 from tfplace.algorithms.placers.heft import heft
 from tfplace.bounds.lower_bound import lower_bound_seconds
-from tfplace.compilation.kinds import (
+from tfplace.compilation.ahead import (
     ANNEALING,
     KINDS,
     PARTS,

@@ -12,10 +12,10 @@ from graphs.counted import counted
 from tfplace.choosing.rounds.plan import Round
 from tfplace.fidelity.error_sources import Amount
 from tfplace.fidelity.study import Fidelity
-from tfplace.report.machine_facts import figures_text
 from tfplace.report.report import plain
-from tfplace.report.rounds_facts import taught
 from tfplace.report.text import print_facts, table
+from tfplace.report.text_calibration import figures_text
+from tfplace.report.text_timings import taught
 from tfplace.units_text import seconds_text, share_text
 
 MAX_OP_TYPES = 8

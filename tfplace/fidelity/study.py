@@ -23,7 +23,7 @@ from tfplace.measurement.run_measurement import Timings, measure_variants
 from tfplace.measurement.step_limits import StepLimits, exactly
 from tfplace.measurement.timing import summarize
 from tfplace.preparing.prepare import PreparedModel
-from tfplace.report.machine_facts import ASSUMED, figures_of
+from tfplace.report.text_calibration import ASSUMED, figures_of
 from tfplace.simulation.evaluator import SimulatingEvaluator
 from tfplace.simulation.simulated import Simulated, simulated
 

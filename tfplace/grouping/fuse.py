@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphs.compressed_rows import row_starts
+from graphs.graph_edges import row_starts
 from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 from graphs.placement import Grouping

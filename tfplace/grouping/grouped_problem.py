@@ -10,8 +10,7 @@ from graphs.errors import ConstraintError
 from graphs.op_graph import IntArray
 from graphs.placement import Grouping
 from graphs.problem import Problem
-from tfplace.grouping.coarsen import coarsen
-from tfplace.grouping.colocation_grouping import colocrl_grouping
+from tfplace.grouping.coarsen import coarsen, colocrl_grouping
 from tfplace.grouping.quotient import BoolArray, group_allowed
 
 

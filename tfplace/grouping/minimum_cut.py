@@ -5,11 +5,17 @@ Source: Karypis and Kumar 1998 (multilevel k-way partitioning).
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
 import numpy as np
 import pymetis
 from scipy import sparse
 
-from graphs.host.silenced import silenced_stdout
 from graphs.op_graph import FloatArray, IntArray
 
 # METIS sums weights in 32 bits: all vertices together, and all edges together, stay below this.
@@ -46,3 +52,35 @@ def _whole_weights(weights: FloatArray) -> IntArray:
     """Positive whole numbers in proportion to f8 weights, small enough to be summed in 32 bits."""
     total = max(float(weights.sum()), 1e-30)
     return (np.rint(weights * (_TOTAL_WEIGHT / total)) + 1).astype(np.int32)
+
+
+STDOUT = 1
+_ONE_AT_A_TIME = threading.RLock()
+"""Two threads that did this at once would leave standard output closed for good."""
+
+
+@contextlib.contextmanager
+def silenced_stdout() -> Iterator[None]:
+    """Drops what C code prints on standard output meanwhile, also what it has not flushed yet.
+
+    METIS complains there of graphs with few vertices, in the middle of a JSON object.
+    """
+    with _ONE_AT_A_TIME:
+        flush = ctypes.CDLL(None).fflush
+        try:
+            kept = os.dup(STDOUT)
+        except OSError:  # there is none
+            yield
+            return
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        flush(None)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, STDOUT)
+        try:
+            yield
+        finally:
+            flush(None)
+            os.dup2(kept, STDOUT)
+            os.close(nowhere)
+            os.close(kept)

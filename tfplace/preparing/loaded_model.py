@@ -18,7 +18,7 @@ from graphs.loading.feeds_when_read import made_when_read
 from graphs.loading.load import load
 from graphs.loading.load_options import FIRST_GUESS, OTHER_GUESSES, GuessedSizes
 from graphs.source_model import SourceModel, TensorSpec
-from rewrite.order.marks import without_order
+from rewrite.order.order_edges import without_order
 from rewrite.split.split_model import (
     SplitModel,
     StepToSplit,

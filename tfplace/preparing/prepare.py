@@ -23,8 +23,7 @@ from graphs.devices_asked import given_placement, kept_beside_the_run, kept_devi
 from graphs.errors import UsageError
 from graphs.executor_model import executor_of
 from graphs.flat_graph import Origin
-from graphs.host.freed_memory import give_back
-from graphs.host.uncollected import uncollected
+from graphs.host.freed_memory import give_back, uncollected
 from graphs.machine_numbers import on_taught_machine
 from graphs.op_graph import IntArray
 from graphs.placement_file import beside_others, read_placement

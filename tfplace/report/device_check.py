@@ -15,7 +15,7 @@ from graphs.counted import counted
 from graphs.devices_asked import matching_devices
 from graphs.host.did_you_mean import did_you_mean
 from graphs.pricing.kernels import kernel_table
-from rewrite.clear_devices import bodies
+from rewrite.annotate_devices import bodies
 from rewrite.pass_base import op_path
 from tfplace.grouping.copies import shard_of_op
 from tfplace.preparing.prepare import PreparedModel

@@ -12,7 +12,7 @@ from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.by_devices import OnDevices
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.rounds.plan import Round
-from tfplace.choosing.tried_shards import TriedShards
+from tfplace.choosing.unsplit_baselines import TriedShards
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.written_devices import LoadingNeeds
 from tfplace.report.sentences import (

@@ -13,7 +13,7 @@ from rewrite.split.split_model import SplitModel
 from rewrite.split.states import shard_sizes
 from rewrite.split.summary import AN_OUTPUT, split_work, summary_of
 from tfplace.bounds.any_split import RangeBound, least_of
-from tfplace.choosing.tried_shards import TriedShards
+from tfplace.choosing.unsplit_baselines import TriedShards
 from tfplace.units_text import seconds_text, share_text
 
 MAX_REASONS = 12

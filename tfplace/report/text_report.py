@@ -13,15 +13,13 @@ from rich.text import Text
 from graphs.counted import counted
 from graphs.effects import left_out_sentence
 from rewrite.verify import Verified
-from tfplace.choosing.split_sentence import split_proof_sentence
-from tfplace.report.advice import data_parallel_sentence
-from tfplace.report.machine_facts import machine_text
+from tfplace.choosing.run_estimate import split_proof_sentence
 from tfplace.report.report import Report
-from tfplace.report.rounds_facts import rounds_facts
-from tfplace.report.sentences import is_untried, order_text
+from tfplace.report.sentences import data_parallel_sentence, is_untried, order_text
 from tfplace.report.split_facts import shards_sentences, split_sentences
 from tfplace.report.text import print_facts, table
-from tfplace.report.text_timings import comparison_facts
+from tfplace.report.text_calibration import machine_text
+from tfplace.report.text_timings import comparison_facts, rounds_facts
 from tfplace.simulation.prediction import Best, Prediction
 from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
 

@@ -1,17 +1,28 @@
-"""What `tfplace measure` prints, and `optimize` of its real runs."""
+"""What is said of real runs: by `tfplace measure`, and by `optimize` and its rounds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 from rich.console import Console
 
 from graphs.counted import counted
+from graphs.machine_numbers import (
+    CONTENTION,
+    DISPATCH,
+    ENDS,
+    LATENCY,
+    RATE,
+    SPEED,
+    START,
+)
 from tfplace.choosing.compare import PLACED, Comparison
 from tfplace.choosing.compare_memory import MemoryPeak
+from tfplace.choosing.rounds.plan import Round
 from tfplace.measurement.timing import Timing
 from tfplace.report.text import print_facts
-from tfplace.units_text import bytes_text, seconds_text
+from tfplace.units_text import bytes_text, seconds_text, share_text
 
 
 def print_comparison(comparison: Comparison, out: Console) -> None:
@@ -79,3 +90,55 @@ def _peaks(memory: Mapping[str, Mapping[str, MemoryPeak] | str]) -> Iterator[str
             known = peak.measured_bytes
             told = "not counted there" if known is None else f"{bytes_text(known)} measured"
             yield f"{name}: {device}: {bytes_text(peak.predicted_bytes)} predicted, {told}"
+
+
+_FACTORS = {
+    LATENCY: "a transfer's latency is {} times as long as taken",
+    RATE: "links move {} times the bytes per second",
+    ENDS: "a transfer takes {} times as much of the devices at its ends",
+    CONTENTION: "devices that share memory slow each other down {} times as much",
+}
+_SECONDS = {DISPATCH: "an op takes {} more to start", START: "a step takes {} more to start"}
+
+
+def rounds_facts(rounds: Sequence[Round]) -> Iterator[tuple[str, str]]:
+    """How many rounds there were, how far predictions were off, and what is known now."""
+    if not rounds:
+        return
+    count = sum(len(each.measured) for each in rounds)
+    first = _missed(rounds[0])
+    told = f"{counted(len(rounds), 'round')} of real runs, {counted(count, 'placement')} timed"
+    if first is not None:
+        told += f"; before the first predictions missed by {share_text(first)}"
+    last = _missed(rounds[-1])
+    if len(rounds) > 1 and last is not None:
+        told += f", before the last by {share_text(last)}"
+    yield "rounds", told
+    yield from (("taught", sentence) for sentence in taught(rounds[-1]))
+
+
+def taught(last: Round) -> list[str]:
+    """A sentence for each number whose interval says that it is not what it was taken to be."""
+    return [
+        _sentence(name, *numbers)
+        for name, numbers in last.corrected.items()
+        if (numbers[1] > 0.0 if name in _SECONDS else numbers[1] > 1.0 or numbers[2] < 1.0)
+    ]
+
+
+def _sentence(name: str, value: float, low: float, high: float) -> str:
+    if name in _SECONDS:
+        middle, least, most = (seconds_text(number) for number in (value, low, high))
+        return f"{_SECONDS[name].format(middle)} ({least} to {most})"
+    pattern = _FACTORS.get(name, f"{name.removeprefix(SPEED)} is {{}} times as fast as taken")
+    return f"{pattern.format(f'{value:.2g}')} ({low:.2g} to {high:.2g})"
+
+
+def _missed(each: Round) -> float | None:
+    """The median of |predicted / measured - 1|; None where nothing ran."""
+    errors = [
+        abs(step.predicted_seconds / step.measured_seconds - 1.0)
+        for step in each.measured
+        if step.measured_seconds
+    ]
+    return float(np.median(errors)) if errors else None

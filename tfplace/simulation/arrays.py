@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphs.compressed_rows import row_starts
+from graphs.graph_edges import row_starts
 from graphs.op_graph import BoolArray, FloatArray, IntArray, LongArray, OpGraph
 from graphs.problem import Problem
 from tfplace.simulation.executor_arrays import ExecutorArrays, executor_arrays, wires

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from rewrite.split.list_elements import ListElements
+from rewrite.split.list_facts import ListElements
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole
 from rewrite.split.states import WHOLE, Listed, Optioned, Sharded, State
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 from rewrite.split.op_view import Answer, OpView
 from rewrite.split.rules import (
-    by_table,
     contractions,
     elementwise,
     layout,
@@ -16,8 +15,8 @@ from rewrite.split.rules import (
     segments,
     slicing,
     special,
-    windows,
 )
+from rewrite.split.rules.by_table import LEADING, LETTERS, by_leading, by_letters
 
 Rule = Callable[[OpView], Answer]
 
@@ -75,11 +74,11 @@ _NORM_GRADIENTS = "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE.split(), elementwise.elementwise),
     **dict.fromkeys(_ADDITIVE.split(), elementwise.additive),
-    **dict.fromkeys(_IMAGES.split(), windows.images),
+    **dict.fromkeys(_IMAGES.split(), contractions.images),
     **dict.fromkeys(_NORMS.split(), norms.norm),
     **dict.fromkeys(_NORM_GRADIENTS.split(), norms.norm_gradient),
-    **dict.fromkeys(by_table.LETTERS, by_table.by_letters),
-    **dict.fromkeys(by_table.LEADING, by_table.by_leading),
+    **dict.fromkeys(LETTERS, by_letters),
+    **dict.fromkeys(LEADING, by_leading),
     **dict.fromkeys(_UPDATES.split(), special.updates),
     **dict.fromkeys(_TENSORFLOW_1.split(), special.of_tensorflow_1),
     **dict.fromkeys(_DIAGONALS.split(), special.diagonals),
@@ -107,17 +106,17 @@ RULES: Mapping[str, Rule] = {
     "Cumprod": reductions.along_axis,
     "ArgMax": reductions.along_axis,
     "ArgMin": reductions.along_axis,
-    "Conv2D": windows.convolution,
-    "Conv3D": windows.convolution,
-    "DepthwiseConv2dNative": windows.convolution,
-    "Conv2DBackpropInput": windows.input_gradient,
-    "DepthwiseConv2dNativeBackpropInput": windows.input_gradient,
-    "Conv3DBackpropInputV2": windows.input_gradient,
-    "Conv2DBackpropFilter": windows.filter_gradient,
-    "DepthwiseConv2dNativeBackpropFilter": windows.filter_gradient,
-    "Conv3DBackpropFilterV2": windows.filter_gradient,
-    "AvgPoolGrad": windows.average_pool_gradient,
-    "AvgPool3DGrad": windows.average_pool_gradient,
+    "Conv2D": contractions.convolution,
+    "Conv3D": contractions.convolution,
+    "DepthwiseConv2dNative": contractions.convolution,
+    "Conv2DBackpropInput": contractions.input_gradient,
+    "DepthwiseConv2dNativeBackpropInput": contractions.input_gradient,
+    "Conv3DBackpropInputV2": contractions.input_gradient,
+    "Conv2DBackpropFilter": contractions.filter_gradient,
+    "DepthwiseConv2dNativeBackpropFilter": contractions.filter_gradient,
+    "Conv3DBackpropFilterV2": contractions.filter_gradient,
+    "AvgPoolGrad": contractions.average_pool_gradient,
+    "AvgPool3DGrad": contractions.average_pool_gradient,
     "Reshape": layout.reshape,
     "ExpandDims": layout.reshape,
     "Squeeze": layout.squeeze,

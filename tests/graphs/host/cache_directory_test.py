@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from graphs.host.cache_directory import cache_directory
+from graphs.host.compiled import cache_directory
 
 
 def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from graphs.host.uncollected import uncollected
+from graphs.host.freed_memory import uncollected
 
 
 def test_it_rests_inside_and_is_as_it_was_afterwards():

@@ -6,12 +6,18 @@ import pytest
 
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
-from rewrite.check_graph import check_rewrite
-from rewrite.order.add_order import AddOrder, ClearOrder
-from rewrite.order.marks import forget_order, order_of, without_order
-from rewrite.order.order_edges import check_order, known_order, without_cycles
+from rewrite.order.order_edges import (
+    AddOrder,
+    ClearOrder,
+    check_order,
+    forget_order,
+    known_order,
+    order_of,
+    without_cycles,
+    without_order,
+)
 from rewrite.pass_base import RewriteError, run_passes
-from rewrite.place_graph import place_graph
+from rewrite.place_graph import check_rewrite, place_graph
 from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
 
 GPU0, GPU1 = "/device:GPU:0", "/device:GPU:1"

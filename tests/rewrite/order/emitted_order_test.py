@@ -13,8 +13,7 @@ from graphs.loading.sniff import sniff
 from graphs.op_types import ALIASES, NO_LAUNCH
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.model_builder import BuiltModel
-from rewrite.order.marks import MARK, order_of
-from rewrite.order.order_edges import without_cycles
+from rewrite.order.order_edges import MARK, order_of, without_cycles
 from rewrite.pass_base import RewriteError
 from rewrite.place_graph import place_graph
 from rewrite.prove_structure import prove_structure

@@ -8,11 +8,11 @@ import tensorflow as tf
 from graphs.building.shapes import infer_known
 from graphs.names import RELAY, SHARD
 from rewrite.pass_base import RewriteError
-from rewrite.split import homes, ring, step_tensors
+from rewrite.split import across_shards, step_tensors
+from rewrite.split.across_shards import ring_of
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide
 from rewrite.split.prove_joints import prove_joints
-from rewrite.split.ring import ring_of
 from tests.rewrite.split.run_rule import floats
 from tests.rewrite.split.run_step import assert_same_steps, flat_graph
 from tests.rewrite.split.shards_on_hosts import (
@@ -51,7 +51,7 @@ def split_training(place_of_shard, sums_in_turn=False):
     decisions = dataclasses.replace(
         decisions, place_of_shard=place_of_shard, sums_in_turn=sums_in_turn
     )
-    return flat, properties, decisions, build_step(flat, properties, decisions, SHARDS)
+    return flat, properties, decisions, build_step(flat, decisions, SHARDS)
 
 
 def sums(step):
@@ -67,13 +67,13 @@ def relays(step):
 @pytest.mark.parametrize("sums_in_turn", [False, True])
 @pytest.mark.parametrize("place_of_shard", [TWO_HOSTS, ONE_AND_THREE, THREE_HOSTS, SHARED])
 def test_it_trains_as_before_and_is_proven(place_of_shard, sums_in_turn):
-    flat, properties, decisions, step = split_training(place_of_shard, sums_in_turn)
+    flat, _, decisions, step = split_training(place_of_shard, sums_in_turn)
     # One after another only where a device holds the terms of several shards.
     is_in_turn = sums_in_turn and place_of_shard == SHARED
     assert {node.op for node in sums(step)} == {"AddV2" if is_in_turn else "AddN"}
     devices = len(set(place_of_shard))
     assert {node.op for node in relays(step)} == {"Identity"} and len(relays(step)) == 2 * devices
-    proof = prove_joints(flat, properties, decisions, step, SHARDS)
+    proof = prove_joints(flat, decisions, step, SHARDS)
     assert proof.sums == step.num_sums
     assert_same_steps(flat, step, FEEDS, 1e-5, 1e-6)
 
@@ -174,10 +174,10 @@ def a_block_instead_of_all(nodes):
 
 @pytest.mark.parametrize("change", [a_shard_twice, another_sum, another_weight])
 def test_a_wrong_sum_or_weight_is_found(change):
-    flat, properties, decisions, step = split_training(TWO_HOSTS)
+    flat, _, decisions, step = split_training(TWO_HOSTS)
     change(step.graph_def.node)
     with pytest.raises(RewriteError):
-        prove_joints(flat, properties, decisions, step, SHARDS)
+        prove_joints(flat, decisions, step, SHARDS)
 
 
 @pytest.fixture
@@ -190,23 +190,23 @@ def in_blocks(monkeypatch):
 @pytest.mark.parametrize("sums_in_turn", [False, True])
 @pytest.mark.parametrize("place_of_shard", [TWO_HOSTS, THREE_HOSTS])
 def test_very_large_tensors_go_in_blocks_of_rows(in_blocks, place_of_shard, sums_in_turn):
-    flat, properties, decisions, step = split_training(place_of_shard, sums_in_turn)
+    flat, _, decisions, step = split_training(place_of_shard, sums_in_turn)
     assert len(relays(step)) == 2 * SHARDS * 3
     assert len(cut_in_blocks(step.graph_def.node)) == 2 * (1 + SHARDS)
-    proof = prove_joints(flat, properties, decisions, step, SHARDS)
+    proof = prove_joints(flat, decisions, step, SHARDS)
     assert proof.sums == step.num_sums
     assert_same_steps(flat, step, FEEDS, 1e-5, 1e-6)
 
 
 def test_what_is_needed_first_goes_in_smaller_blocks(monkeypatch):
-    monkeypatch.setattr(homes, "FIRST_VARIABLES", 1)
+    monkeypatch.setattr(across_shards, "FIRST_VARIABLES", 1)
     monkeypatch.setattr(step_tensors, "FIRST_AT_ONCE", 30_000)
     monkeypatch.setattr(step_tensors, "FIRST_BLOCK_BYTES", 15_000)
-    flat, properties, decisions, step = split_training(TWO_HOSTS)
+    flat, _, decisions, step = split_training(TWO_HOSTS)
     cut = cut_in_blocks(step.graph_def.node)
     assert len(cut) == 1 + SHARDS  # the first weight, and each shard's gradient of it
     assert all("MatMul/" in node.name or "MatMul_grad" in node.name for node in cut)
-    assert prove_joints(flat, properties, decisions, step, SHARDS).sums == step.num_sums
+    assert prove_joints(flat, decisions, step, SHARDS).sums == step.num_sums
     assert_same_steps(flat, step, FEEDS, 1e-5, 1e-6)
 
 
@@ -217,30 +217,30 @@ def test_what_is_needed_first_goes_in_smaller_blocks(monkeypatch):
      another_block_of_a_term, a_block_instead_of_all, another_weight],
 )  # fmt: skip
 def test_a_wrong_block_is_found(in_blocks, change):
-    flat, properties, decisions, step = split_training(TWO_HOSTS)
+    flat, _, decisions, step = split_training(TWO_HOSTS)
     change(step.graph_def.node)
     with pytest.raises(RewriteError):
-        prove_joints(flat, properties, decisions, step, SHARDS)
+        prove_joints(flat, decisions, step, SHARDS)
 
 
 @pytest.mark.parametrize("is_in_blocks", [False, True])
 def test_many_devices_of_one_host_hand_on_to_each_other(monkeypatch, is_in_blocks):
-    monkeypatch.setattr(ring, "MOST_DIRECT", 2)
+    monkeypatch.setattr(across_shards, "MOST_DIRECT", 2)
     if is_in_blocks:
         monkeypatch.setattr(step_tensors, "MOST_AT_ONCE", 30_000)
         monkeypatch.setattr(step_tensors, "BLOCK_BYTES", 15_000)
     # Two shards of one device read what the first is handed.
-    flat, properties, decisions, step = split_training(((0, 0), (0, 1), (0, 2), (0, 0)))
+    flat, _, decisions, step = split_training(((0, 0), (0, 1), (0, 2), (0, 0)))
     handed = {SHARD.search(node.name)[1] for node in relays(step)}
     assert handed == {"0", "1", "2"}
-    assert prove_joints(flat, properties, decisions, step, SHARDS).sums == step.num_sums
+    assert prove_joints(flat, decisions, step, SHARDS).sums == step.num_sums
     assert_same_steps(flat, step, FEEDS, 1e-5, 1e-6)
 
 
 def test_a_step_of_any_batch_size_has_no_blocks(in_blocks):
-    flat, properties, decisions, _ = split_training(TWO_HOSTS)
+    flat, _, decisions, _ = split_training(TWO_HOSTS)
     opened = dataclasses.replace(decisions, is_open=True)
-    step = build_step(flat, properties, opened, SHARDS)
+    step = build_step(flat, opened, SHARDS)
     assert relays(step) and not any("/block_" in node.name for node in step.graph_def.node)
 
 
@@ -291,11 +291,11 @@ def test_an_input_goes_to_each_host_once_and_is_cut_there_unless_it_is_small(wid
     properties = infer_known(flat)
     decisions = decide(flat, properties, BATCH, {"x:0": 0})
     decisions = dataclasses.replace(decisions, place_of_shard=TWO_HOSTS)
-    step = build_step(flat, properties, decisions, SHARDS)
+    step = build_step(flat, decisions, SHARDS)
     nodes = {node.name: node for node in step.graph_def.node}
     cuts = [nodes[nodes[f"Tanh/shard_{m}"].input[0].partition(":")[0]] for m in range(SHARDS)]
     wanted = [f"x/relayed/shard_{m}" if width == 2000 else "x" for m in range(SHARDS)]
     assert [cut.input[0].partition(":")[0] for cut in cuts] == wanted
-    proof = prove_joints(flat, properties, decisions, step, SHARDS)
+    proof = prove_joints(flat, decisions, step, SHARDS)
     assert proof.cuts == step.num_cuts == 1
     assert_same_steps(flat, step, feeds, 1e-5, 1e-6)

@@ -67,7 +67,7 @@ def test_a_fixed_batch(names):
     properties = infer_known(flat)
     decisions = decide(flat, properties, BATCH, dict.fromkeys(batch_of(BATCH), 0))
     assert sum(isinstance(a, Split) for a in decisions.answer_of_op.values()) > 20
-    assert_same(flat, build_step(flat, properties, decisions, 3), BATCH)
+    assert_same(flat, build_step(flat, decisions, 3), BATCH)
 
 
 @pytest.mark.parametrize("names", GROUPS, ids=", ".join)

@@ -13,7 +13,7 @@ import tf_keras
 
 from rewrite.pass_base import RewriteError
 from rewrite.split import branches
-from rewrite.split.list_elements import ListElements
+from rewrite.split.list_facts import ListElements
 from rewrite.split.op_case import CaseOutcome
 from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_joints import prove_joints
@@ -130,7 +130,7 @@ def test_conditionals_with_their_gradients(name, num_shards):
     assert whole_loops(decisions, flat) == {}
     for feeds in feeds_of(flat):
         assert_same_steps(flat, split, feeds, variables_rtol=1e-4, variables_atol=1e-6)
-    prove_joints(flat, decisions.properties, decisions, split, num_shards)
+    prove_joints(flat, decisions, split, num_shards)
 
 
 @pytest.mark.parametrize("name", CONDITIONALS)
@@ -295,7 +295,7 @@ def test_optionals_by_hand(name):
     for feeds in feeds_of(flat):
         whole, parts = (run(each.graph_def, each.fetches, feeds)[0] for each in (flat, split))
         np.testing.assert_allclose(parts[0], whole[0], rtol=1e-6)
-    prove_joints(flat, decisions.properties, decisions, split, 3)
+    prove_joints(flat, decisions, split, 3)
 
 
 def test_a_branch_of_another_predicate_is_found(monkeypatch):
@@ -310,7 +310,7 @@ def test_a_branch_of_another_predicate_is_found(monkeypatch):
     decisions, split = split_step(flat, BATCH, 2, {"x:0": 0})
     assert whole_loops(decisions, flat) == {}
     with pytest.raises(RewriteError, match="what was decided of its functions disagrees"):
-        prove_joints(flat, decisions.properties, decisions, split, 2)
+        prove_joints(flat, decisions, split, 2)
 
 
 def test_an_optional_that_something_needs_whole_is_whole():

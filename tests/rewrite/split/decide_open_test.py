@@ -48,7 +48,7 @@ def test_another_open_axis_that_follows_the_batch(what):
     batch, axes = candidates(feeds, open_axes, {})[0]
     decisions = decide_open(flat, infer_known(flat), batch, axes, open_axes)
     assert decisions is not None
-    split = build_step(flat, decisions.properties, decisions, 2)
+    split = build_step(flat, decisions, 2)
     given = arrays_of(multiples, OTHER_BATCH)
     whole, _ = run(flat.graph_def, flat.fetches, given)
     parts, _ = run(split.graph_def, split.fetches, given)
@@ -218,7 +218,7 @@ def test_lengths_beside_the_batch(what):
     open_axes = {"x:0": [0, 1], "p:0": [0, 1]}
     decisions = decide_open(flat, infer_known(flat), 8, {"x:0": 0, "p:0": 0}, open_axes)
     assert decisions is not None and decisions.open_axes == open_axes
-    split = build_step(flat, decisions.properties, decisions, 2)
+    split = build_step(flat, decisions, 2)
     rng = np.random.default_rng(0)
     for batch, length, beginning in ((8, 10, 4), (8, 20, 2), (5, 12, 9), (8, 3, 1), (3, 4, 2)):
         shapes = {"x:0": (batch, length, 2), "p:0": (batch, beginning)}
@@ -239,7 +239,7 @@ def test_matrices_of_diagonals_as_long_as_what_comes(axis):
     flat = flatten(graph.as_graph_def(), feeds, fetches)
     decisions = decide_open(flat, infer_known(flat), BATCH, {"x:0": 0}, {"x:0": [0, 1]})
     assert decisions is not None
-    split = build_step(flat, decisions.properties, decisions, 2)
+    split = build_step(flat, decisions, 2)
     for shape in ((BATCH, 4, 2), (OTHER_BATCH, 3, 2)):
         given = {"x:0": np.random.default_rng(0).random(shape).astype(np.float32)}
         one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))

@@ -68,7 +68,7 @@ def compare(step, tolerance, num_shards=2, is_apart=True):
             assert [tuple(shape) for shape in tensors.shape_of[name]] == shapes, name
             assert tensors.bytes_of[name] == inferred.bytes_of[name], name
     decisions = decide(apart, tensors, BATCH, axes)
-    split = build_step(apart, tensors, decisions, num_shards)
+    split = build_step(apart, decisions, num_shards)
     whole, _ = run(flat.graph_def, flat.fetches, feeds)
     taken, _ = run(apart.graph_def, apart.fetches, feeds)
     parts, _ = run(split.graph_def, split.fetches, feeds)
@@ -129,7 +129,7 @@ def test_any_batch_size():
     flat, axes = flat_graph(graph, feeds, fetches), dict.fromkeys(feeds, 0)
     apart, tensors = decompose_norms(flat, infer(flat), BATCH, axes)
     decisions = decide_open(apart, tensors, BATCH, axes, {feed: [0] for feed in feeds})
-    split = build_step(apart, tensors, decisions, 2)
+    split = build_step(apart, decisions, 2)
     larger = {name: np.concatenate([array, array[:2] * 2]) for name, array in feeds.items()}
     whole, _ = run(flat.graph_def, flat.fetches, larger)
     parts, _ = run(split.graph_def, split.fetches, larger)

@@ -15,8 +15,8 @@ from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.refused_batch import have_effects_wait
-from rewrite.split.split_model import split_model
 from rewrite.split.summary import summary_of
+from tests.rewrite.split.run_step import split_model
 from tests.rewrite.split.split_model_test import _emitted, _saved
 from tests.rewrite.split.tensorflow_1_test import tensorflow_1_loops
 
@@ -267,9 +267,7 @@ def test_effects_of_tensorflow_1_wait_for_the_refusal(kind, tmp_path):
             with few if batch < 3 else contextlib.nullcontext():
                 session.run("loss:0", {"x:0": np.ones((batch, FEATURES), np.float32)})
             assert session.run("count/Read/ReadVariableOp:0") == counted
-    proof = prove_split(
-        split.flat, split.properties, split.decisions, split.step, 3, ProofLimits(run_seconds=60.0)
-    )
+    proof = prove_split(split.flat, split.decisions, split.step, 3, ProofLimits(run_seconds=60.0))
     assert not proof.differing
 
 
@@ -441,7 +439,5 @@ def test_a_step_of_which_nothing_can_be_split_stays_as_it_is(tmp_path):
     summary = summary_of(split.flat, split.decisions, split.step)
     assert summary.sharded_ops == summary.sums == summary.joins == 0
     assert [each.reason for each in summary.whole_because if each.reason]
-    proof = prove_split(
-        split.flat, split.properties, split.decisions, split.step, 2, ProofLimits(run_seconds=0.0)
-    )
+    proof = prove_split(split.flat, split.decisions, split.step, 2, ProofLimits(run_seconds=0.0))
     assert not proof.differing and proof.ops.distinct_ops == 0

@@ -13,7 +13,6 @@ from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite import verify as verifying
 from rewrite.emit import emit
-from rewrite.split.split_model import split_model
 from rewrite.verify import verify
 from rewrite.verify_child import _outcome, _Runner
 from rewrite.verify_messages import ChecksSoFar
@@ -23,6 +22,7 @@ from tests.rewrite.split.emission_test import (
     saved_model_v1,
     with_another_rate,
 )
+from tests.rewrite.split.run_step import split_model
 from tests.rewrite.split.split_model_test import _fed, _origins, _saved
 from tests.rewrite.written_signature_test import write
 

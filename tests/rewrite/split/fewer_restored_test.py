@@ -11,8 +11,7 @@ from graphs.loading.sniff import sniff
 from graphs.names import op_of
 from rewrite.model_builder import build_saved_model
 from rewrite.split import loadable_model, prove_loads
-from rewrite.split.fewer_restored import restore_fewer
-from rewrite.split.loadable_model import Loadable
+from rewrite.split.loadable_model import Loadable, restore_fewer
 from rewrite.split.prove_loads import LOADS_ALIKE, LoadedModels, LoadRequest
 from rewrite.split.prove_loads_child import loaded_models
 from tests.rewrite.split import child_here

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from rewrite.split.gathers_of_reads import gathers_of_reads
-from rewrite.split.merge_reads import merge_reads
+from rewrite.split.merge_reads import gathers_of_reads, merge_reads
 from tests.rewrite.split.run_rule import ints
 from tests.rewrite.split.run_step import assert_same_steps, flat_graph
 

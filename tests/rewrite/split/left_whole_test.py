@@ -42,7 +42,7 @@ def test_whatever_is_left_whole_two_steps_are_the_same(name, num_shards, share, 
     chosen = {op for op in able if random.Random(f"{op}{share}").random() < share}
     decisions = decide(flat, properties, BATCH, axes, left_whole=chosen)
     assert decisions.num_left_whole > 3
-    split = build_step(flat, properties, decisions, num_shards)
+    split = build_step(flat, decisions, num_shards)
     assert_same_steps(step, split, feeds, variables_rtol=1e-3, variables_atol=2e-5)
 
 
@@ -64,7 +64,7 @@ def test_what_a_whole_op_makes_is_cut_for_copies_and_what_it_reads_is_joined():
     properties = infer_known(flat)
     decisions = decide(flat, properties, 6, {"x:0": 0}, left_whole={"hidden", "absent"})
     assert decisions.num_left_whole == 1
-    split = build_step(flat, properties, decisions, 3)
+    split = build_step(flat, decisions, 3)
     names = {node.name for node in split.graph_def.node}
     assert "hidden" in names and "hidden/shard_0" not in names
     assert {"first/shard_0", "first/joined", "hidden/cut", "second/shard_2"} <= names
@@ -82,7 +82,7 @@ def test_a_step_of_any_batch_size_cuts_what_comes():
     )
     assert decisions is not None and decisions.takes_any_batch
     assert decisions.num_left_whole == 2
-    split = build_step(flat, decisions.properties, decisions, 2)
+    split = build_step(flat, decisions, 2)
     given = {"x:0": np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)}
     whole, _ = run(flat.graph_def, flat.fetches, given)
     parts, _ = run(split.graph_def, split.fetches, given)

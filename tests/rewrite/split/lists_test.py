@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rewrite.split.list_elements import ListElements
+from rewrite.split.list_facts import ListElements
 from rewrite.split.op_view import Split
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.states import WHOLE, Listed, Sharded
@@ -101,7 +101,7 @@ def test_lists_of_parts_hold_the_parts(name):
     assert all(isinstance(decisions.answer_of_op[node.name], Split) for node in lists)
     whole, parts = (run(each.graph_def, each.fetches, feeds)[0] for each in (flat, split))
     np.testing.assert_allclose(parts[0], whole[0], rtol=1e-6)
-    prove_joints(flat, decisions.properties, decisions, split, 3)
+    prove_joints(flat, decisions, split, 3)
 
 
 def test_a_list_that_something_needs_whole_stays_whole():

@@ -61,12 +61,12 @@ def conditional():
 )
 def built(request):
     flat, properties, decisions = request.param()
-    return flat, properties, decisions, build_step(flat, properties, decisions, NUM_SHARDS)
+    return flat, properties, decisions, build_step(flat, decisions, NUM_SHARDS)
 
 
 def test_what_is_built_is_proven(built):
-    flat, properties, decisions, step = built
-    proof = prove_sizes(flat, properties, decisions, step, NUM_SHARDS, seconds=60.0)
+    flat, _, decisions, step = built
+    proof = prove_sizes(flat, decisions, step, NUM_SHARDS, seconds=60.0)
     assert (proof.joins, proof.sums, proof.cuts) == (step.num_joins, step.num_sums, step.num_cuts)
     assert proof.batches == ([5, 7] if decisions.is_open else [5])
 
@@ -79,8 +79,8 @@ def test_what_a_loop_makes_of_two_batches_is_proven_at_several_sizes():
     flat = flat_step(step, [tf.TensorSpec((None, FEATURES), tf.float32, "x")], BATCH)
     properties = infer(flat)
     decisions = decide_open(flat, properties, BATCH, {"x:0": 0}, {"x:0": [0]})
-    built = build_step(flat, decisions.properties, decisions, NUM_SHARDS)
-    proof = prove_sizes(flat, decisions.properties, decisions, built, NUM_SHARDS, seconds=60.0)
+    built = build_step(flat, decisions, NUM_SHARDS)
+    proof = prove_sizes(flat, decisions, built, NUM_SHARDS, seconds=60.0)
     assert (proof.joins, proof.batches) == (1, [5, 7])
 
 
@@ -106,9 +106,9 @@ def test_a_list_that_is_cut_otherwise_is_found(built):
 
 
 def test_random_changes_of_its_functions_are_found(built):
-    flat, properties, decisions, step = built
+    flat, _, decisions, step = built
     rng = random.Random(5)
-    sizes = [(properties, decisions), *other_sizes(flat, decisions, NUM_SHARDS)]
+    sizes = [decisions, *other_sizes(flat, decisions, NUM_SHARDS)]
     as_built = normal(step.graph_def)
     missed, kinds = [], set()
     for _ in range(NUM_MUTATIONS):
@@ -117,8 +117,8 @@ def test_random_changes_of_its_functions_are_found(built):
             continue
         kinds.add(kind)
         try:
-            for tensors, decided in sizes:
-                prove_joints(flat, tensors, decided, changed, NUM_SHARDS)
+            for decided in sizes:
+                prove_joints(flat, decided, changed, NUM_SHARDS)
             missed.append((kind, what))
         except RewriteError:
             pass
@@ -197,7 +197,7 @@ def normal(graph_def):
 
 
 def test_the_first_part_of_a_shape_is_read_and_no_other(built):
-    flat, properties, decisions, step = built
+    flat, _, decisions, step = built
     changed = copy.deepcopy(step.graph_def)
     asked = [n for n in changed.node if n.op == "Shape" and n.name not in flat.nodes]
     asked = [n for n in asked if "shard_0" in n.input[0]]
@@ -207,6 +207,4 @@ def test_the_first_part_of_a_shape_is_read_and_no_other(built):
     for node in asked:
         node.input[0] = node.input[0].replace("shard_0", "shard_1")
     with pytest.raises(RewriteError, match="of what is this"):
-        prove_joints(
-            flat, properties, decisions, dataclasses.replace(step, graph_def=changed), NUM_SHARDS
-        )
+        prove_joints(flat, decisions, dataclasses.replace(step, graph_def=changed), NUM_SHARDS)

@@ -48,7 +48,7 @@ def unsplit(request, tmp_path_factory):
 def built(request, unsplit):
     flat, properties, decisions = unsplit
     decisions = opened(decisions) if request.param == "open" else decisions
-    return flat, properties, decisions, build_step(flat, properties, decisions, NUM_SHARDS)
+    return flat, properties, decisions, build_step(flat, decisions, NUM_SHARDS)
 
 
 def opened(decisions):
@@ -65,15 +65,15 @@ def test_a_shape_of_what_each_shard_has_for_itself_is_no_joint():
     del flat.nodes["asked"].attr["out_type"]  # as a SavedModel does
     properties = infer(flat)
     decisions = decide(flat, properties, BATCH, {"x:0": 0})
-    step = build_step(flat, properties, decisions, NUM_SHARDS)
+    step = build_step(flat, decisions, NUM_SHARDS)
     (asked,) = (node for node in step.graph_def.node if node.name == "asked")
     assert asked.op == "Shape" and asked.input[0].partition(":")[0] == "Exp/shard_0"
-    prove_joints(flat, properties, decisions, step, NUM_SHARDS)
+    prove_joints(flat, decisions, step, NUM_SHARDS)
 
 
 def test_what_is_built_is_proven(built):
-    flat, properties, decisions, step = built
-    proof = prove_joints(flat, properties, decisions, step, NUM_SHARDS)
+    flat, _, decisions, step = built
+    proof = prove_joints(flat, decisions, step, NUM_SHARDS)
     assert (proof.joins, proof.sums, proof.cuts) == (step.num_joins, step.num_sums, step.num_cuts)
     assert proof.whole_ops + proof.split_ops == len(built[0].nodes)
     assert proof.split_ops > 40
@@ -82,10 +82,10 @@ def test_what_is_built_is_proven(built):
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("is_open", [False, True])
 def test_what_is_built_of_each_rule_is_proven(name, is_open):
-    flat, properties, decisions, _ = decided(name)
+    flat, _, decisions, _ = decided(name)
     decisions = opened(decisions) if is_open else decisions
-    step = build_step(flat, properties, decisions, 2)
-    proof = prove_joints(flat, properties, decisions, step, 2)
+    step = build_step(flat, decisions, 2)
+    proof = prove_joints(flat, decisions, step, 2)
     assert (proof.joins, proof.sums, proof.cuts) == (step.num_joins, step.num_sums, step.num_cuts)
 
 
@@ -151,7 +151,7 @@ def drop(node):
 
 
 def test_each_of_a_hundred_random_changes_is_found(built):
-    flat, properties, decisions, step = built
+    flat, _, decisions, step = built
     rng = random.Random(11)
     missed = []
     for _ in range(NUM_MUTATIONS):
@@ -159,7 +159,7 @@ def test_each_of_a_hundred_random_changes_is_found(built):
         if changed.graph_def == step.graph_def or is_same_sum(changed.graph_def, step.graph_def):
             continue
         try:
-            prove_joints(flat, properties, decisions, changed, NUM_SHARDS)
+            prove_joints(flat, decisions, changed, NUM_SHARDS)
             missed.append((kind, what))
         except RewriteError:
             pass
@@ -185,5 +185,5 @@ def test_a_shape_keeps_what_it_waits_for():
     properties = infer(flat)
     decisions = decide(flat, properties, BATCH, {"x:0": 0})
     for each in (decisions, opened(decisions)):
-        step = build_step(flat, properties, each, 2)
-        prove_joints(flat, properties, each, step, 2)
+        step = build_step(flat, each, 2)
+        prove_joints(flat, each, step, 2)

@@ -6,13 +6,13 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite.model_builder import build_saved_model
-from rewrite.order.marks import MARK, add_marked
+from rewrite.order.order_edges import MARK, add_marked
 from rewrite.split import loadable_model
 from rewrite.split import prove_loads as module
 from rewrite.split.prove_loads import LOADS_ALIKE
-from rewrite.split.split_model import split_model
 from tests.rewrite.models import write_graph_def
 from tests.rewrite.split.child_here import ChildHere, prove_loads
+from tests.rewrite.split.run_step import split_model
 
 
 @pytest.fixture

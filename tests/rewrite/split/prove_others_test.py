@@ -10,7 +10,6 @@ import pytest
 from graphs.loading.load import load
 from rewrite.pass_base import RewriteError
 from rewrite.split.prove_others import prove_others
-from rewrite.split.split_model import split_model
 from tests.rewrite.split.emission_test import (
     BUILDS,
     TRAINED,
@@ -22,6 +21,7 @@ from tests.rewrite.split.emission_test import (
     with_another_rate,
     with_the_same_call,
 )
+from tests.rewrite.split.run_step import split_model
 
 
 @pytest.mark.parametrize("kind", [graph_def, meta_graph, saved_model_v1, saved_model_v2])

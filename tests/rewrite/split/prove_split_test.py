@@ -23,9 +23,8 @@ from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.float64 import to_float64
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_split import ProofLimits, prove_split
-from rewrite.split.split_model import split_model
 from rewrite.split.states import Partial, shard_sizes
-from tests.rewrite.split.run_step import flat_graph
+from tests.rewrite.split.run_step import flat_graph, split_model
 
 v1 = tf.compat.v1
 BATCH = 5
@@ -67,13 +66,13 @@ def small():
 def compared(flat, properties, decisions, step, exact):
     feeds = feeds_of_opened(flat, properties, flat.feeds, 0)
     sizes = shard_sizes(BATCH, 2)
-    return compare(request_of(flat, properties, decisions, step, sizes, exact, feeds))
+    return compare(request_of(flat, decisions, step, sizes, exact, feeds))
 
 
 def test_all_proofs_of_a_step(small):
-    flat, properties, decisions = small
-    step = build_step(flat, properties, decisions, 3)
-    proof = prove_split(flat, properties, decisions, step, 3, ProofLimits())
+    flat, _, decisions = small
+    step = build_step(flat, decisions, 3)
+    proof = prove_split(flat, decisions, step, 3, ProofLimits())
     assert proof.run == "equal"
     assert proof.ops.proven_ops == proof.ops.distinct_ops > 15
     assert not proof.differing and not proof.ops.not_proven and not proof.runs.not_compared
@@ -86,10 +85,10 @@ def test_all_proofs_of_a_step(small):
 
 
 def test_where_no_run_is_affordable_the_report_says_so(small, monkeypatch):
-    flat, properties, decisions = small
-    step = build_step(flat, properties, decisions, 2)
+    flat, _, decisions = small
+    step = build_step(flat, decisions, 2)
     limits = ProofLimits(op_seconds=0, run_seconds=0, why_no_run="it would take 3 hours")
-    proof = prove_split(flat, properties, decisions, step, 2, limits)
+    proof = prove_split(flat, decisions, step, 2, limits)
     assert proof.run == "not run: it would take 3 hours"
     assert proof.joints is not None and not proof.differing
 
@@ -103,8 +102,8 @@ def test_a_wrong_rule_is_found_and_the_op_named(small, change):
         answer_of_op={**decisions.answer_of_op, "loss": wrong},
         state_of_tensor={**decisions.state_of_tensor, "loss:0": wrong.outputs[0]},
     )
-    step = build_step(flat, properties, changed, 2)
-    exact = prove_joints(flat, properties, changed, step, 2).exact
+    step = build_step(flat, changed, 2)
+    exact = prove_joints(flat, changed, step, 2).exact
     result = compared(flat, properties, changed, step, exact)
     assert result.differing
     assert result.first_differing == "loss:0"
@@ -119,14 +118,14 @@ def broken(step):
 
 def test_a_step_that_only_fails_when_split_differs(small):
     flat, properties, decisions = small
-    step = build_step(flat, properties, decisions, 2)
+    step = build_step(flat, decisions, 2)
     result = compared(flat, properties, decisions, broken(step), {})
     assert result.differing[0].startswith("the split step: only it does not run")
 
 
 def test_a_step_that_runs_in_its_own_types_only_is_run_in_these(small, monkeypatch):
     flat, properties, decisions = small
-    step = build_step(flat, properties, decisions, 2)
+    step = build_step(flat, decisions, 2)
 
     def fails(*_):
         raise ValueError("no such kernel in float64")
@@ -153,8 +152,8 @@ def test_a_step_that_fails_with_negative_moments_is_run_with_positive_ones():
     flat = flat_graph(graph, feeds, [loss.name, train.name])
     properties = infer(flat)
     decisions = decide(flat, properties, BATCH, {"x:0": 0})
-    step = build_step(flat, properties, decisions, 2)
-    exact = prove_joints(flat, properties, decisions, step, 2).exact
+    step = build_step(flat, decisions, 2)
+    exact = prove_joints(flat, decisions, step, 2).exact
     result = compared(flat, properties, decisions, step, exact)
     assert {"loss:0 of step 2", "variable w"} <= set(result.compared)
     assert not result.why_not and not result.differing
@@ -162,9 +161,9 @@ def test_a_step_that_fails_with_negative_moments_is_run_with_positive_ones():
 
 def test_a_run_that_is_ended_was_not_compared(small, monkeypatch):
     flat, properties, decisions = small
-    step = build_step(flat, properties, decisions, 2)
+    step = build_step(flat, decisions, 2)
     feeds = feeds_of_opened(flat, properties, flat.feeds, 0)
-    request = request_of(flat, properties, decisions, step, (3, 2), {}, feeds)
+    request = request_of(flat, decisions, step, (3, 2), {}, feeds)
     failures = {
         phase: ChildError("too long", RunsCompared(phase=phase), True)
         for phase in ("running the unsplit step", "running the split step")
@@ -197,9 +196,9 @@ def test_in_float64_every_op_but_random_ones_is(small):
 
 
 def test_parts_are_found_by_the_names_of_copies(small):
-    flat, properties, decisions = small
-    step = build_step(flat, properties, decisions, 2)
-    copied = copied_tensors(flat, properties, decisions, step)
+    flat, _, decisions = small
+    step = build_step(flat, decisions, 2)
+    copied = copied_tensors(flat, decisions, step)
     mean = next(name for name, each in copied.items() if each.is_mean)
     assert copied[mean].parts[1].endswith("/shard_1:0")
 
@@ -226,7 +225,7 @@ def test_a_step_that_reads_a_table_is_run_with_it_filled(tmp_path):
     tf.saved_model.save(module, str(tmp_path), {"train_step": module.train_step})
     split = split_model(load(tmp_path), 2)
     proof = prove_split(
-        split.flat, split.properties, split.decisions, split.step, 2, ProofLimits(),
+        split.flat, split.decisions, split.step, 2, ProofLimits(),
         tables=table_start(split.given),
     )  # fmt: skip
     assert proof.run == "equal"

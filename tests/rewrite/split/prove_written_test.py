@@ -15,8 +15,8 @@ from graphs.loading.load_options import LoadOptions
 from rewrite.pass_base import RewriteError
 from rewrite.split import prove_written as writing
 from rewrite.split.prove_written import has_nodes_of, origin, prove_written
-from rewrite.split.split_model import split_model
 from tests.rewrite.split.emission_test import graph_def, saved_model_v1, saved_model_v2
+from tests.rewrite.split.run_step import split_model
 
 
 @pytest.fixture(scope="module", params=[saved_model_v2, saved_model_v1, graph_def])

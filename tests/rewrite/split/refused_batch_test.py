@@ -9,7 +9,7 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.split.op_view import Split
 from rewrite.split.prove_split import ProofLimits, prove_split
-from rewrite.split.split_model import split_model
+from tests.rewrite.split.run_step import split_model
 from tests.rewrite.split.split_model_test import _emitted
 
 v1 = tf.compat.v1
@@ -96,9 +96,7 @@ def test_sizes_that_the_step_was_not_decided_for(what, tmp_path):
 def test_what_refuses_is_proven(what, tmp_path):
     given, options = saved(what, tmp_path / "given")
     split = split_model(load(given, options), 2, {"x": 0})
-    proof = prove_split(
-        split.flat, split.properties, split.decisions, split.step, 2, ProofLimits(run_seconds=60.0)
-    )
+    proof = prove_split(split.flat, split.decisions, split.step, 2, ProofLimits(run_seconds=60.0))
     assert not proof.differing and proof.run == "equal"
 
 
@@ -205,7 +203,7 @@ def test_inputs_that_do_not_follow_the_batch(what, tmp_path):
         other.signatures["train_step"](**fed)
     assert other.count.numpy() == 2 and np.isfinite(other.weight)
     limits = ProofLimits(run_seconds=60.0)
-    proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
+    proof = prove_split(split.flat, split.decisions, split.step, 2, limits)
     assert not proof.differing and proof.run == "equal"
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graphs.building.shapes import infer_known
 from rewrite.pass_base import RewriteError
 from rewrite.split import loops
 from rewrite.split.op_cases import op_cases
@@ -82,8 +81,7 @@ def test_row_numbers_that_may_be_of_another_entry_are_not(change):
 
 def test_the_proof_finds_rows_counted_from_elsewhere():
     flat, decisions, step, _ = decided(of_gather)
-    properties = infer_known(flat)
-    prove_joints(flat, properties, decisions, step, SHARDS)
+    prove_joints(flat, decisions, step, SHARDS)
     wrong = copy.deepcopy(step.graph_def)
     nodes = {node.name: node for node in wrong.node}
     (moved,) = (node for node in wrong.node if "/rows/shard_1" in node.name)
@@ -92,7 +90,7 @@ def test_the_proof_finds_rows_counted_from_elsewhere():
     start.CopyFrom(tf.make_tensor_proto(np.int32(2 * ROWS)))
     with pytest.raises(RewriteError, match="wanted part 1"):
         changed = dataclasses.replace(step, graph_def=wrong)
-        prove_joints(flat, properties, decisions, changed, SHARDS)
+        prove_joints(flat, decisions, changed, SHARDS)
 
 
 def test_the_op_is_proven_on_rows_of_each_entry_itself():
@@ -154,4 +152,4 @@ def test_a_loop_that_counts_rows_of_the_batch_stays_whole(name, monkeypatch):
     monkeypatch.setattr(loops, "why_not_local", lambda *_: "")
     decisions, split = split_step(flat, BATCH, SHARDS, axes)
     with pytest.raises(RewriteError, match="wanted row numbers of its shard"):
-        prove_joints(flat, infer_known(flat), decisions, split, SHARDS)
+        prove_joints(flat, decisions, split, SHARDS)

@@ -11,11 +11,12 @@ import tensorflow as tf
 from graphs.building.flatten import flatten
 from graphs.building.shapes import infer_known
 from graphs.flat_graph import FlatGraph
-from graphs.source_model import TensorSpec
+from graphs.source_model import SourceModel, TensorSpec
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open
 from rewrite.split.decompose_norms import decompose_norms
+from rewrite.split.split_model import SplitModel, StepToSplit
 
 v1 = tf.compat.v1
 
@@ -26,7 +27,7 @@ def split_step(
     """What was decided, and the split step."""
     flat, properties = decompose_norms(flat, infer_known(flat), batch, axis_of_feed)
     decisions = decide(flat, properties, batch, axis_of_feed)
-    return decisions, build_step(flat, properties, decisions, num_shards)
+    return decisions, build_step(flat, decisions, num_shards)
 
 
 def split_open_step(
@@ -44,12 +45,19 @@ def split_open_step(
     open_axes = {tensor: [axis] for tensor, axis in axis_of_feed.items()}
     decisions = decide_open(flat, properties, batch, axis_of_feed, open_axes)
     assert decisions is not None
-    split = build_step(flat, properties, decisions, num_shards)
+    split = build_step(flat, decisions, num_shards)
     for graph_def in (flat.graph_def, split.graph_def):
         for node in graph_def.node:
             if node.op == "Placeholder" and f"{node.name}:0" in axis_of_feed:
                 node.attr["shape"].shape.dim[axis_of_feed[f"{node.name}:0"]].size = -1
     return decisions, split
+
+
+def split_model(
+    source: SourceModel, num_shards: int, batch_axes: Mapping[str, int] | None = None
+) -> SplitModel:
+    """Splits the run of a model once."""
+    return StepToSplit(source).split(num_shards, batch_axes)
 
 
 def flat_graph(graph: tf.Graph, feeds: Mapping[str, Any], fetches: Sequence[str]) -> FlatGraph:

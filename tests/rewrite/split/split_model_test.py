@@ -13,7 +13,8 @@ from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite.emit import emit
 from rewrite.split.prove_written import prove_written
-from rewrite.split.split_model import StepToSplit, split_model, takes_any_batch
+from rewrite.split.split_model import StepToSplit, takes_any_batch
+from tests.rewrite.split.run_step import split_model
 
 v1 = tf.compat.v1
 

@@ -12,9 +12,8 @@ from graphs.loading.load_options import LoadOptions
 from graphs.source_model import TensorSpec
 from rewrite.pass_base import RewriteError
 from rewrite.split.prove_split import ProofLimits, prove_split
-from rewrite.split.split_model import split_model
 from rewrite.split.state_order import require_state_order, with_state_order
-from tests.rewrite.split.run_step import flat_graph, run
+from tests.rewrite.split.run_step import flat_graph, run, split_model
 from tests.rewrite.split.tensorflow_1_test import tensorflow_1_loops
 
 v1 = tf.compat.v1
@@ -73,7 +72,7 @@ def test_a_write_waits_for_the_read(shape, tmp_path):
         [write] = [node for node in made.node if node.name == "write"]
         assert "^read" in write.input
     limits = ProofLimits(run_seconds=60.0)
-    proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
+    proof = prove_split(split.flat, split.decisions, split.step, 2, limits)
     assert not proof.differing
 
 
@@ -149,7 +148,7 @@ def test_a_write_of_what_all_copies_return_waits_for_all_of_them(rows_of, tmp_pa
             assert reads <= set(function.control_ret.values())
         assert len(own) >= 2
     limits = ProofLimits(run_seconds=60.0)
-    proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
+    proof = prove_split(split.flat, split.decisions, split.step, 2, limits)
     assert not proof.differing
 
 
@@ -200,7 +199,7 @@ def test_what_control_flow_of_tensorflow_1_reads_keeps_its_place(read, is_read_f
         first, then = (name, "write") if is_read_first else ("write", name)
         assert first in GraphView(made).ancestors([then])
     limits = ProofLimits(run_seconds=60.0)
-    proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
+    proof = prove_split(split.flat, split.decisions, split.step, 2, limits)
     assert not proof.differing
 
 

@@ -27,14 +27,14 @@ def split_gradient():
     properties = infer_known(flat)
     decisions = decide(flat, properties, BATCH, {"x:0": 0, "y:0": 0})
     decisions = dataclasses.replace(decisions, sums_in_turn=True)
-    return flat, properties, decisions, build_step(flat, properties, decisions, SHARDS)
+    return flat, properties, decisions, build_step(flat, decisions, SHARDS)
 
 
 def test_only_large_sums_are_chains_and_they_are_proven():
-    flat, properties, decisions, step = split_gradient()
+    flat, _, decisions, step = split_gradient()
     types = [node.op for node in step.graph_def.node]
     assert (types.count("AddV2"), types.count("AddN")) == (SHARDS - 1, 1)
-    assert prove_joints(flat, properties, decisions, step, SHARDS).sums == step.num_sums == 2
+    assert prove_joints(flat, decisions, step, SHARDS).sums == step.num_sums == 2
 
 
 def test_tensorflow_runs_them_as_a_chain():

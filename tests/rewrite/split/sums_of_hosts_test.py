@@ -35,13 +35,13 @@ def split_normalisation(place_of_shard):
     properties = infer_known(flat)
     decisions = decide(flat, properties, BATCH, {"x:0": 0})
     decisions = dataclasses.replace(decisions, place_of_shard=place_of_shard)
-    return flat, properties, decisions, build_step(flat, properties, decisions, SHARDS)
+    return flat, properties, decisions, build_step(flat, decisions, SHARDS)
 
 
 @pytest.mark.parametrize("place_of_shard", [TWO_HOSTS, ONE_AND_THREE, THREE_HOSTS, SHARED, ()])
 def test_small_sums_cross_between_hosts_once_and_are_proven(place_of_shard):
-    flat, properties, decisions, step = split_normalisation(place_of_shard)
-    proof = prove_joints(flat, properties, decisions, step, SHARDS)
+    flat, _, decisions, step = split_normalisation(place_of_shard)
+    proof = prove_joints(flat, decisions, step, SHARDS)
     assert proof.sums == step.num_sums == 1
     assert_same_steps(flat, step, IMAGES, 1e-5, 1e-6)
 
@@ -80,7 +80,7 @@ def a_host_that_is_left_out(nodes):
     "change", [another_sum_of_a_host, a_term_of_another_host, a_host_that_is_left_out]
 )
 def test_a_wrong_sum_of_a_host_is_found(change):
-    flat, properties, decisions, step = split_normalisation(TWO_HOSTS)
+    flat, _, decisions, step = split_normalisation(TWO_HOSTS)
     change(step.graph_def.node)
     with pytest.raises(RewriteError):
-        prove_joints(flat, properties, decisions, step, SHARDS)
+        prove_joints(flat, decisions, step, SHARDS)

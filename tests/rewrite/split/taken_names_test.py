@@ -14,7 +14,7 @@ from graphs.loading.saved_model_file import read_signatures
 from graphs.loading.sniff import sniff
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_written import prove_written
-from rewrite.split.split_model import split_model
+from tests.rewrite.split.run_step import split_model
 from tests.rewrite.split.split_model_test import _emitted, _fed, _saved, _trained
 
 v1 = tf.compat.v1
@@ -83,7 +83,7 @@ def test_a_graph_whose_names_are_taken(names, in_step, tmp_path):
     graph_def = with_names(given, ops, functions, in_step)
     path = written(graph_def, tmp_path / "model.pb")
     split, emitted = _emitted(path, tmp_path / "split", 2, LoadOptions(fetch=FETCHES))
-    prove_joints(split.flat, split.properties, split.decisions, split.step, 2)
+    prove_joints(split.flat, split.decisions, split.step, 2)
     both = split.source.split_graph
     assert len({node.name for node in both.node}) == len(both.node)
     library = {each.signature.name: each for each in both.library.function}

@@ -15,9 +15,8 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.split.op_view import Split
 from rewrite.split.prove_written import prove_written
-from rewrite.split.split_model import split_model
 from tests.rewrite.split.loops_test import BATCH, whole_loops
-from tests.rewrite.split.run_step import assert_same_steps, flat_graph, run, split_step
+from tests.rewrite.split.run_step import assert_same_steps, flat_graph, run, split_model, split_step
 from tests.rewrite.split.traced_steps import FEATURES, STEPS, UNITS
 
 v1 = tf.compat.v1

@@ -133,8 +133,8 @@ def fed(batch):
 
 def assert_same(whole, flat, properties, decisions, num_shards, batches):
     assert sum(isinstance(a, Split) for a in decisions.answer_of_op.values()) > 20
-    step = build_step(flat, properties, decisions, num_shards)
-    prove_joints(flat, properties, decisions, step, num_shards)
+    step = build_step(flat, decisions, num_shards)
+    prove_joints(flat, decisions, step, num_shards)
     for graph_def in (whole.graph_def, step.graph_def) if decisions.is_open else ():
         for node in graph_def.node:
             if node.op == "Placeholder":

@@ -9,8 +9,8 @@ from graphs.loading.load_options import LoadOptions
 from rewrite.split.op_view import Split
 from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.prove_written import prove_written
-from rewrite.split.split_model import split_model
 from rewrite.split.unsure_ranks import UNSURE_RANK
+from tests.rewrite.split.run_step import split_model
 from tests.rewrite.split.split_model_test import _emitted
 
 BATCH, STEPS = 8, 4
@@ -84,7 +84,7 @@ def test_windows_of_a_single_step(terms, tmp_path):
         np.testing.assert_allclose(other.signatures["train_step"](x=x)["loss"], wanted, rtol=1e-4)
     np.testing.assert_allclose(other.weight, one.weight, rtol=1e-4)
     limits = ProofLimits(run_seconds=60.0)
-    proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
+    proof = prove_split(split.flat, split.decisions, split.step, 2, limits)
     assert not proof.differing and proof.run == "equal"
     assert len(split.decisions.unsure_ranks) > 0
 
@@ -117,7 +117,7 @@ def test_shards_of_a_single_entry(terms, shape, tmp_path):
         wanted = one.signatures["train_step"](x=x)["loss"]
         np.testing.assert_allclose(other.signatures["train_step"](x=x)["loss"], wanted, rtol=1e-4)
     limits = ProofLimits(run_seconds=60.0)
-    proof = prove_split(split.flat, split.properties, split.decisions, split.step, shards, limits)
+    proof = prove_split(split.flat, split.decisions, split.step, shards, limits)
     assert not proof.differing and proof.run == "equal"
     prove_written(split.source, split.step, split.outputs)
 

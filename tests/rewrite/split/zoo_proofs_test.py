@@ -52,11 +52,11 @@ def test_every_op_is_proven_and_two_steps_are_the_same(decided, num_shards):
     wrong = [(case.name, outcome) for case, outcome in zip(cases, outcomes_of(cases), strict=True)
              if outcome != CaseOutcome()]  # fmt: skip
     assert len(cases) > 30 and not wrong
-    step = build_step(flat, properties, decisions, num_shards)
-    joints = prove_joints(flat, properties, decisions, step, num_shards)
+    step = build_step(flat, decisions, num_shards)
+    joints = prove_joints(flat, decisions, step, num_shards)
     feeds = feeds_of_opened(flat, properties, flat.feeds, 0)
     sizes = shard_sizes(BATCH, num_shards)
-    runs = compare(request_of(flat, properties, decisions, step, sizes, joints.exact, feeds))
+    runs = compare(request_of(flat, decisions, step, sizes, joints.exact, feeds))
     assert not runs.differing and not runs.not_compared and not runs.why_not
     assert runs.narrow_ops == {}
     assert runs.max_relative_difference < 1e-11

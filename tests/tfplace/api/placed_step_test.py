@@ -12,7 +12,7 @@ import tf_keras
 
 import tfplace
 from graphs.loading.sniff import sniff
-from rewrite.clear_devices import bodies
+from rewrite.annotate_devices import bodies
 from rewrite.emit import emit
 from tfplace.api.example_call import Call
 from tfplace.api.flat_step import INFER, TRAIN, FlatStep

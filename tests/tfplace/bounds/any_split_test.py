@@ -16,9 +16,7 @@ from tests.builders import Machine, Op, build_problem
 from tests.split_steps import split_step
 from tests.tfplace.bounds.brute_force import optimum_seconds
 from tfplace.bounds.any_split import RangeBound, any_split_bounds, least_of
-from tfplace.bounds.copies_bound import _with_bytes_of
-from tfplace.bounds.number_range import NumberRange
-from tfplace.bounds.prices import prices_of
+from tfplace.bounds.number_range import NumberRange, _with_bytes_of, prices_of
 from tfplace.bounds.step_roles import step_roles
 
 BATCH = 4

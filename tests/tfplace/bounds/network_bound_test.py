@@ -17,9 +17,8 @@ from tests.tfplace.bounds.brute_force import optimum_seconds
 from tfplace.bounds import network_program
 from tfplace.bounds.barriers import barriers_of
 from tfplace.bounds.lower_bound import lower_bound_seconds
-from tfplace.bounds.moved_tensors import families_of
 from tfplace.bounds.network_bound import network_bound, sites_of
-from tfplace.bounds.network_program import Rows
+from tfplace.bounds.network_program import Rows, families_of
 from tfplace.bounds.step_roles import step_roles
 
 

@@ -12,8 +12,7 @@ from tests.builders import Machine, Op, build_problem, chain, diamond
 from tests.tfplace.bounds.brute_force import optimum_seconds, small_problems, some_schedules
 from tfplace.bounds.enclosed_work import EnclosedWork
 from tfplace.bounds.load_bound import DualWeights
-from tfplace.bounds.lower_bound import heads_and_tails
-from tfplace.bounds.path_bound import soonest_ends
+from tfplace.bounds.lower_bound import heads_and_tails, soonest_ends
 from tfplace.bounds.relaxation import device_classes, forward_edges
 from tfplace.simulation.simulator import Simulator
 

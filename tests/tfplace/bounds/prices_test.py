@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfplace.bounds.prices import Prices, _is_convex
+from tfplace.bounds.number_range import Prices, _is_convex
 
 kernels = st.lists(
     st.tuples(st.sampled_from([0.0, 1.0, 5.0]), st.floats(0, 3), st.floats(0, 3)),

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from graphs.problem import Problem
 from tests.builders import Machine, Op, build_problem
 from tests.tfplace.bounds.brute_force import optimum_seconds, small_problems
-from tfplace.bounds.load_bound import DualWeights, best_weights, load_of
+from tfplace.bounds.load_bound import DualWeights, best_weights, best_window, load_of, window_bound
 from tfplace.bounds.lower_bound import heads_and_tails, lower_bound_seconds
 from tfplace.bounds.relaxation import device_classes
-from tfplace.bounds.window_bound import best_window, window_bound
 
 
 @settings(max_examples=80, deadline=None)

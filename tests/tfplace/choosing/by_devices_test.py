@@ -19,7 +19,7 @@ from tfplace.choosing.by_devices import (
     on_fewer_devices,
     reserved,
 )
-from tfplace.choosing.device_limit import chosen_devices, limited_to, num_counted
+from tfplace.choosing.memory_limit import chosen_devices, limited_to, num_counted
 from tfplace.search.search import Limits
 from tfplace.simulation.evaluator import SimulatingEvaluator
 

@@ -11,8 +11,8 @@ import pytest
 
 from graphs.errors import VerificationError
 from graphs.placement import Infeasible
-from tfplace.choosing import failing_split
-from tfplace.choosing.failing_split import require_unsplit_fails
+from tfplace.choosing import split_proof
+from tfplace.choosing.split_proof import require_unsplit_fails
 
 FAILURE = Infeasible("error", "Incompatible shapes: [3] vs. [2]")
 
@@ -41,7 +41,7 @@ def asked(monkeypatch, prepared, failure, answer):
         runs.append((directory, ends[1]))
         return answer
 
-    monkeypatch.setattr(failing_split, "trace_saved_model", trace)
+    monkeypatch.setattr(split_proof, "trace_saved_model", trace)
     require_unsplit_fails(prepared, Path("made"), ["serve"], failure, None)  # type: ignore[arg-type]
     return runs
 

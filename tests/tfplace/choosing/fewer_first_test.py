@@ -6,8 +6,8 @@ import pytest
 from tests.builders import Machine, Op, build_problem, unrolled_lstm
 from tfplace.algorithms.placers.legal import legal
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.device_limit import num_counted
-from tfplace.choosing.fewer_first import found_on_fewer
+from tfplace.choosing.by_devices import found_on_fewer
+from tfplace.choosing.memory_limit import num_counted
 from tfplace.choosing.solve import SolveOptions, solve
 from tfplace.search.instance import Instance
 from tfplace.search.search import Limits

@@ -14,7 +14,7 @@ from tests.split_steps import split_step
 from tfplace.choosing import find_shards
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.reading_time import TOO_LONG
+from tfplace.choosing.shared_budget import TOO_LONG
 from tfplace.commands.from_flags import num_shards
 from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions, require_outputs
 from tfplace.progress import Progress

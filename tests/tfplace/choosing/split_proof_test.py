@@ -23,9 +23,8 @@ from tests.rewrite.split.child_here import CasesHere, ChildHere
 from tests.rewrite.split.prove_ops_test import BegunChild
 from tests.rewrite.split.split_model_test import _emitted, _saved
 from tfplace.choosing import split_proof
-from tfplace.choosing.run_estimate import Decision
+from tfplace.choosing.run_estimate import Decision, split_proof_sentence
 from tfplace.choosing.split_proof import BegunProof, Written, proven_split
-from tfplace.choosing.split_sentence import split_proof_sentence
 from tfplace.interruption import Interrupted, Interruption
 
 NO_RUN = Decision(None, "it would take 3 hours")

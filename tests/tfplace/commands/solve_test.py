@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from graphs import problem_file
-from graphs.array_archive import read_archive
-from graphs.problem_file import read_problem, write_problem
+from graphs.problem_file import read_archive, read_problem, write_problem
 from tests.builders import Machine, Op, build_problem, colocated_pair, random_problem, two_towers
 from tests.heap_simulator import heap_makespan
 from tests.reference_simulator import reference_run

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from graphs.host.child import start_child
-from tfplace.compilation import ahead, kinds
+from tfplace.compilation import ahead
 from tfplace.progress import Phases, Progress
 
 
@@ -39,7 +39,7 @@ def test_on_a_fresh_machine_one_child_for_each_part(started):
     with ahead.compiling_ahead("k80x2"):
         pass
     module = "tfplace.compilation.warm_up"
-    assert started == [(module, [kinds.RULES_1_TO_6, part]) for part in kinds.PARTS]
+    assert started == [(module, [ahead.RULES_1_TO_6, part]) for part in ahead.PARTS]
 
 
 @pytest.mark.parametrize("missing", ["folder", "nothing"])
@@ -58,7 +58,7 @@ def test_where_it_is_compiled_or_nothing_can_be_kept_there_is_none(started, monk
 def test_leaving_ends_the_children(started):
     with ahead.compiling_ahead("k80x2") as compiling:
         processes = [child.process for child in compiling._children]
-        assert len(processes) == len(kinds.PARTS)
+        assert len(processes) == len(ahead.PARTS)
     assert [process.returncode for process in processes] == [-signal.SIGKILL] * len(processes)
 
 
@@ -78,13 +78,13 @@ def test_a_child_that_fails_or_takes_too_long_is_said_and_ended(started, monkeyp
 
 def test_calibrated_clusters_are_of_the_other_kind(tmp_path):
     path = tmp_path / "cluster.json"
-    assert kinds.expected_kind(str(path)) == kinds.RULES_1_TO_6
-    assert kinds.expected_kind("workers:2") == kinds.RULES_1_TO_6
-    assert kinds.expected_kind("workers:2", True) == kinds.WITH_EXECUTOR  # calibrated first
-    assert kinds.expected_kind("k80x2", True) == kinds.RULES_1_TO_6
+    assert ahead.expected_kind(str(path)) == ahead.RULES_1_TO_6
+    assert ahead.expected_kind("workers:2") == ahead.RULES_1_TO_6
+    assert ahead.expected_kind("workers:2", True) == ahead.WITH_EXECUTOR  # calibrated first
+    assert ahead.expected_kind("k80x2", True) == ahead.RULES_1_TO_6
     for link, kind in (
-        ({}, kinds.RULES_1_TO_6),
-        ({"sender_busy_seconds": 1e-4}, kinds.WITH_EXECUTOR),
+        ({}, ahead.RULES_1_TO_6),
+        ({"sender_busy_seconds": 1e-4}, ahead.WITH_EXECUTOR),
     ):
         path.write_text(json.dumps({"default_link": link}))
-        assert kinds.expected_kind(str(path)) == kind
+        assert ahead.expected_kind(str(path)) == kind

@@ -13,7 +13,7 @@ from tfplace.algorithms.table import stages_of
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.baselines import baseline_candidates
 from tfplace.cli import main
-from tfplace.compilation import kinds, warm_up
+from tfplace.compilation import ahead, warm_up
 from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, search
 from tfplace.simulation.evaluator import SimulatingEvaluator
@@ -31,13 +31,13 @@ def _searched(problem):
     Simulator(problem).schedule(instance.given)
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@pytest.mark.parametrize("kind", ahead.KINDS)
 def test_after_it_nothing_is_left_to_compile(kind):
     problem = random_graph(40)
-    if kind == kinds.WITH_EXECUTOR:
+    if kind == ahead.WITH_EXECUTOR:
         turns = [range(40), range(39, -1, -1)]
         problem = with_executor(problem, (1e-3, 1e-6), (1e-3, 1e-6), (), [0.1] * 40, turns)
-    assert kinds.kind_of(problem) == kind
+    assert ahead.kind_of(problem) == kind
     warm_up.warm_up(kind)
     with event.install_recorder("numba:compile") as compiled:
         _searched(problem)
@@ -45,14 +45,14 @@ def test_after_it_nothing_is_left_to_compile(kind):
 
 
 def test_the_command_compiles_nothing_after_it(tiny_rnnlm, tmp_path):
-    warm_up.warm_up(kinds.RULES_1_TO_6)
+    warm_up.warm_up(ahead.RULES_1_TO_6)
     words = ["optimize", tiny_rnnlm, "--cluster=k80x2", "--budget_seconds=3", "--verbosity=-1"]
     with event.install_recorder("numba:compile") as compiled:
         assert main([*words, f"--output_dir={tmp_path / 'out'}"]) == 0
     assert not compiled.buffer
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@pytest.mark.parametrize("kind", ahead.KINDS)
 def test_the_tiny_problem_is_one_that_can_be_simulated(kind):
     problem = warm_up.tiny_problem(kind)
     placement = np.arange(problem.num_ops, dtype=np.int32) % 3
@@ -64,10 +64,10 @@ def test_the_tiny_problem_is_one_that_can_be_simulated(kind):
 
 def test_what_is_noted_is_not_done_again(monkeypatch):
     done = []
-    monkeypatch.setattr(warm_up, "is_compiled", lambda kind, part: part == kinds.ANNEALING)
+    monkeypatch.setattr(warm_up, "is_compiled", lambda kind, part: part == ahead.ANNEALING)
     monkeypatch.setattr(warm_up, "note_compiled", lambda *noted: done.append(noted))
-    warm_up.warm_up(kinds.RULES_1_TO_6)
-    assert done == [(kinds.RULES_1_TO_6, kinds.STARTS_AND_BOUNDS)]
+    warm_up.warm_up(ahead.RULES_1_TO_6)
+    assert done == [(ahead.RULES_1_TO_6, ahead.STARTS_AND_BOUNDS)]
 
 
 def test_it_does_not_import_tensorflow():

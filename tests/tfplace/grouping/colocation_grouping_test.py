@@ -1,9 +1,9 @@
-"""Tests of tfplace.grouping.colocation_grouping."""
+"""Tests of tfplace.grouping.grouped_problem."""
 
 import numpy as np
 
 from tests.builders import Op, build_problem, chain, diamond, unrolled_lstm
-from tfplace.grouping.colocation_grouping import colocrl_grouping
+from tfplace.grouping.coarsen import colocrl_grouping
 
 
 def groups(problem):

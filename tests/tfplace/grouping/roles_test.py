@@ -1,11 +1,11 @@
-"""Tests of tfplace.grouping.roles."""
+"""Tests of tfplace.grouping.copies."""
 
 import numpy as np
 import pytest
 
 from tests.builders import Machine, Op, build_graph, build_problem, chain
 from tfplace.algorithms.annealing.levels import coarse_to_fine
-from tfplace.grouping.roles import is_mostly_repeated, role_groups, roles
+from tfplace.grouping.copies import is_mostly_repeated, role_groups, roles
 
 MACHINE = Machine(num_devices=2, latency=0.0, bandwidth=1.0)
 NUM_STEPS = 9

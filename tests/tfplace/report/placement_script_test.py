@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.loading.sniff import sniff
-from tfplace.report.placement_script import device_of_scope, placement_script
+from tfplace.report.files import device_of_scope, placement_script
 
 CPU, ONE, TWO = "/device:CPU:0", "/device:GPU:0", "/device:GPU:1"
 

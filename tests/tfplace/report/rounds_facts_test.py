@@ -5,8 +5,8 @@ import dataclasses
 from tests.builders import two_towers
 from tests.tfplace.report.made_up import made_up
 from tfplace.choosing.rounds.plan import MeasuredStep, Round
-from tfplace.report.html.step_bars import step_bars
-from tfplace.report.rounds_facts import rounds_facts
+from tfplace.report.html.waiting_bars import step_bars
+from tfplace.report.text_timings import rounds_facts
 
 CORRECTED = {
     "speed of /device:CPU:0": (0.98, 0.9, 1.05),

@@ -9,7 +9,7 @@ from rich.console import Console
 from graphs import zoo
 from rewrite.split.summary import AN_OUTPUT
 from tfplace.choosing.data_parallel import TRACE_SECONDS, data_parallel_baseline
-from tfplace.choosing.device_limit import limited_to
+from tfplace.choosing.memory_limit import limited_to
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
 from tfplace.report.device_check import check_devices, print_check

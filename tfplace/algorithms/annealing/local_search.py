@@ -10,8 +10,13 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Outcome
 from graphs.problem import Problem
+from tfplace.algorithms.annealing.annealing_problem import (
+    CANNOT_RUN,
+    Energy,
+    energy_from,
+    energy_of,
+)
 from tfplace.algorithms.annealing.config import LocalSearchConfig
-from tfplace.algorithms.annealing.energy import CANNOT_RUN, Energy, energy_from, energy_of
 from tfplace.algorithms.annealing.levels import Levels, coarse_to_fine
 from tfplace.algorithms.annealing.moves import (
     bell,

@@ -14,18 +14,19 @@ from graphs.op_graph import IntArray
 from graphs.placement import Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.annealing.annealing_problem import (
+    CANNOT_RUN,
     AnnealingProblem,
+    energy_from,
+    energy_of,
     fused_annealing_problem,
 )
 from tfplace.algorithms.annealing.chain import Phase
 from tfplace.algorithms.annealing.config import LARGE_OPS, MultilevelConfig
-from tfplace.algorithms.annealing.energy import CANNOT_RUN, energy_from, energy_of
 from tfplace.algorithms.annealing.plan import Budget, fullest_plan, plans
 from tfplace.algorithms.annealing.population import Candidate, Population
 from tfplace.algorithms.placers.one_shot import Start
-from tfplace.grouping.copies import is_split
+from tfplace.grouping.copies import is_mostly_repeated, is_split
 from tfplace.grouping.quotient import colocation_units
-from tfplace.grouping.roles import is_mostly_repeated
 from tfplace.search.kept.snapshot import Snapshot
 from tfplace.search.trial import Burst, Proposal
 

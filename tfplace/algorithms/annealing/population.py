@@ -9,13 +9,16 @@ from typing import NamedTuple
 import numpy as np
 
 from graphs.op_graph import IntArray
-from tfplace.algorithms.annealing.annealing_problem import AnnealingProblem
+from tfplace.algorithms.annealing.annealing_problem import (
+    CANNOT_RUN,
+    AnnealingProblem,
+    Energy,
+    energy_from,
+)
 from tfplace.algorithms.annealing.chain import Chain, Phase
 from tfplace.algorithms.annealing.config import MultilevelConfig
-from tfplace.algorithms.annealing.energy import CANNOT_RUN, Energy, energy_from
-from tfplace.algorithms.annealing.levels import Levels
+from tfplace.algorithms.annealing.levels import Levels, LevelsInTurn
 from tfplace.algorithms.annealing.plan import Plan, Round, RunSlot
-from tfplace.algorithms.annealing.split_levels import LevelsInTurn
 from tfplace.search.kept.snapshot import Snapshot
 
 # Before the first slot.

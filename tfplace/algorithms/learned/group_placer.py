@@ -11,9 +11,12 @@ from graphs.placement import Outcome
 from tfplace.algorithms.learned.config import ColocRLConfig, SpotlightConfig
 from tfplace.algorithms.learned.features import group_features, op_table
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
-from tfplace.algorithms.learned.learning.proposal import GroupedProposal, ProbabilityArray
 from tfplace.algorithms.learned.policies import seq2seq
-from tfplace.algorithms.learned.policies.distributions import gumbel_noise
+from tfplace.algorithms.learned.policies.distributions import (
+    GroupedProposal,
+    ProbabilityArray,
+    gumbel_noise,
+)
 from tfplace.algorithms.learned.sequence_learner import Loss, SequenceLearner
 from tfplace.grouping.grouped_problem import GroupedProblem
 from tfplace.grouping.quotient import BoolArray

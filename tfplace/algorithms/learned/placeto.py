@@ -11,10 +11,13 @@ from graphs.op_graph import FloatArray
 from graphs.placement import Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import PlacetoConfig
-from tfplace.algorithms.learned.learning.baseline import over_root_mean_square
-from tfplace.algorithms.learned.learning.descent import Descent
-from tfplace.algorithms.learned.learning.divergence import require_finite
-from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy, policy_gradient_loss
+from tfplace.algorithms.learned.learning.appraisal import over_root_mean_square
+from tfplace.algorithms.learned.learning.policy_gradient import (
+    Descent,
+    mean_entropy,
+    policy_gradient_loss,
+    require_finite,
+)
 from tfplace.algorithms.learned.policies.distributions import chosen_log_probs, log_prior
 from tfplace.algorithms.learned.policies.graph_embedding import GraphEmbedding, GraphState
 from tfplace.algorithms.learned.policies.placement_features import (

@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from graphs.op_graph import IntArray
+from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import PostConfig
-from tfplace.algorithms.learned.learning import cross_entropy, policy_gradient
+from tfplace.algorithms.learned.learning import policy_gradient
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
-from tfplace.algorithms.learned.learning.divergence import require_finite
-from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy
-from tfplace.algorithms.learned.learning.proposal import GroupedProposal
-from tfplace.algorithms.learned.policies.categorical import Categorical
-from tfplace.algorithms.learned.policies.distributions import log_prior
+from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy, require_finite
+from tfplace.algorithms.learned.policies.distributions import (
+    GroupedProposal,
+    ProbabilityArray,
+    log_prior,
+)
 from tfplace.algorithms.learned.sequence_learner import proximal_loss
 from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.grouped_problem import grouped_problem
@@ -70,7 +71,7 @@ class Post:
         self._policy = Categorical(log_prior(self.grouped.allowed))
         if start is not None:
             devices, epsilon = self.grouped.device_of_group(start), self.config.start_epsilon
-            self._policy.assign(cross_entropy.close_to(devices, epsilon, self.grouped.allowed))
+            self._policy.assign(policy_gradient.close_to(devices, epsilon, self.grouped.allowed))
         self._rng = np.random.default_rng(seed)
         self._appraisal = Appraisal(problem, self.config.baseline_decay)
         self._num_trials = 0
@@ -139,13 +140,13 @@ class Post:
 
     def _fit_elite(self) -> None:
         config = self.config
-        elite = cross_entropy.elite_indices(self._recent_rewards, config.elite_fraction)
-        frequencies = cross_entropy.elite_frequencies(
+        elite = policy_gradient.elite_indices(self._recent_rewards, config.elite_fraction)
+        frequencies = policy_gradient.elite_frequencies(
             self._recent_devices[elite], self.grouped.problem.num_devices
         )
         left = max(0.0, 1.0 - self._num_trials / config.epsilon_trials)
         self._policy.assign(
-            cross_entropy.mixed(frequencies, config.epsilon * left, self.grouped.allowed)
+            policy_gradient.mixed(frequencies, config.epsilon * left, self.grouped.allowed)
         )
         self._recent_devices = self._recent_devices[:0]
         self._recent_rewards = self._recent_rewards[:0]
@@ -158,3 +159,36 @@ class Post:
         gradient = tape.gradient(loss, self._policy.logits)
         self._policy.logits.assign_sub(self.config.step_size * gradient)
         return loss
+
+
+# A frequency of 0 becomes e^-30: as good as never, and a logit that a gradient can still move.
+_LEAST_LOG = -30.0
+
+
+class Categorical(tf.Module):
+    """π(d_1 … d_G) = Π_g softmax(θ_g)_d, all θ = 0 at first (Post, Gao et al. 2018).
+
+    Attributes:
+      logits: θ, f4[G, D].
+    """
+
+    def __init__(self, log_prior: ProbabilityArray) -> None:
+        """Uniform over what `log_prior` f4[G, D] (see distributions.log_prior) leaves."""
+        super().__init__()
+        self._log_prior = tf.constant(log_prior, tf.float32)
+        self.logits = tf.Variable(tf.zeros(log_prior.shape), name="logits")
+
+    def log_distributions(self) -> Tensor:
+        """log π, f4[G, D]."""
+        return tf.nn.log_softmax(self.logits + self._log_prior)
+
+    def sample(self, rng: np.random.Generator, num_samples: int) -> IntArray:
+        """Devices i4[B, G]."""
+        logs = self.log_distributions().numpy()
+        noise = rng.gumbel(size=(num_samples, *logs.shape))
+        return np.argmax(logs + noise, axis=-1).astype(np.int32)
+
+    def assign(self, frequencies: FloatArray) -> None:
+        """Makes π_g the frequencies f8[G, D], which sum to 1 in each row."""
+        with np.errstate(divide="ignore"):
+            self.logits.assign(np.maximum(np.log(frequencies), _LEAST_LOG))

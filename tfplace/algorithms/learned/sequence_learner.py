@@ -9,17 +9,20 @@ import tensorflow as tf
 
 from graphs.op_graph import FloatArray, IntArray
 from tfplace.algorithms.learned.config import AdamConfig, Seq2SeqConfig
-from tfplace.algorithms.learned.learning.descent import Descent
-from tfplace.algorithms.learned.learning.divergence import require_finite
 from tfplace.algorithms.learned.learning.policy_gradient import (
+    Descent,
     kl_divergence,
     mean_entropy,
     penalised_loss,
     policy_gradient_loss,
     probability_ratio,
+    require_finite,
 )
-from tfplace.algorithms.learned.learning.proposal import GroupedProposal, ProbabilityArray
-from tfplace.algorithms.learned.policies.distributions import chosen_log_probs
+from tfplace.algorithms.learned.policies.distributions import (
+    GroupedProposal,
+    ProbabilityArray,
+    chosen_log_probs,
+)
 from tfplace.algorithms.learned.policies.seq2seq import Seq2Seq, Sequence
 from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.search.kept.snapshot import Snapshot

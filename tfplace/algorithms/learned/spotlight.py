@@ -11,7 +11,7 @@ from graphs.problem import Problem
 from tfplace.algorithms.learned.config import SpotlightConfig
 from tfplace.algorithms.learned.group_placer import GroupPlacer
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
-from tfplace.algorithms.learned.learning.cross_entropy import close_to
+from tfplace.algorithms.learned.learning.policy_gradient import close_to
 from tfplace.algorithms.learned.policies.distributions import log_prior
 from tfplace.algorithms.learned.sequence_learner import proximal_loss
 from tfplace.grouping.grouped_problem import grouped_problem

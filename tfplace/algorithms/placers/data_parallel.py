@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from graphs.compressed_rows import row_starts
+from graphs.graph_edges import row_starts
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
-from tfplace.algorithms.placers.host_cpus import with_barriers_on_cpus
+from rewrite.split.repeat import MOST_BYTES
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
-from tfplace.algorithms.placers.relays import ways_to_relays
-from tfplace.algorithms.placers.rings import in_a_ring
 from tfplace.algorithms.placers.variable_units import (
     variable_bytes,
     variable_units,
     with_their_layers,
 )
-from tfplace.grouping.copies import shard_of_op
+from tfplace.grouping.copies import WHOLE, gathers_shards, is_relay, shard_of_op
+from tfplace.grouping.quotient import BoolArray
 
 
 def data_parallel(
@@ -68,8 +68,8 @@ def data_parallel(
 def data_parallel_starts(problem: Problem, seed: int = 0) -> IntArray:
     """i4[B, N]: data parallelism in all its forms, the plain one first.
 
-    The others have devices in a ring (rings.py), and come with batch statistics on the hosts' CPUs,
-    too (host_cpus.py).
+    The others have devices in a ring (in_a_ring), and come with batch statistics on the hosts'
+    CPUs, too (with_barriers_on_cpus).
 
     Args:
       problem: of a split step.
@@ -152,3 +152,117 @@ def _first_uses(problem: Problem, shard: IntArray, unit_of_op: LongArray) -> Lon
     first = np.full(int(unit_of_op.max()) + 1, problem.num_ops, dtype=np.int64)
     np.minimum.at(first, unit_of_op[source[is_read]], graph.use_op[is_read])
     return first
+
+
+def with_barriers_on_cpus(problem: Problem, device_of_op: IntArray) -> IntArray:
+    """i4[N]: the placement, with the small ops between all shards on their hosts' CPUs.
+
+    Batch statistics are such: each shard waits for them, and no shard can go on before all are
+    there. The same array where there are none, or no CPU that has nothing else to do.
+
+    Args:
+      problem: of a split step; its ops are in a topological order.
+      device_of_op: i4[N] data parallelism.
+    """
+    cpu_of_device = _host_cpus(problem)
+    if (cpu_of_device < 0).all():
+        return device_of_op
+    there = cpu_of_device[device_of_op]
+    may = (there >= 0) & problem.allowed()[np.arange(problem.num_ops), there]
+    return np.where(may & _between_shards(problem), there, device_of_op).astype(np.int32)
+
+
+def _host_cpus(problem: Problem) -> IntArray:
+    """i4[D]: the first CPU of each device's task that computes no shard; -1 where there is none."""
+    tasks = problem.device_tasks
+    works = set(working_devices(problem).tolist())
+    cpu_of_task: dict[str, int] = {}
+    for device, (task, kind) in enumerate(zip(tasks, problem.device_types, strict=True)):
+        if kind == "CPU" and device not in works:
+            cpu_of_task.setdefault(task, device)
+    return np.array([cpu_of_task.get(task, -1) for task in tasks], dtype=np.int32)
+
+
+def _between_shards(problem: Problem) -> BoolArray:
+    """bool[N]: ops that several shards' tensors lead to, whose small results lead to a shard."""
+    graph, shard = problem.graph, shard_of_op(problem)
+    source = graph.tensor_producer[graph.use_tensor]
+    gathers = gathers_shards(graph, shard)
+    after, before = gathers.copy(), np.zeros(problem.num_ops, dtype=bool)
+    is_own = (shard != WHOLE) & ~gathers
+    by_user = np.argsort(graph.use_op, kind="stable")
+    for maker, user in zip(source[by_user].tolist(), graph.use_op[by_user].tolist(), strict=True):
+        after[user] |= after[maker] and not is_own[user]
+    for use in np.argsort(source, kind="stable")[::-1].tolist():
+        before[source[use]] |= is_own[graph.use_op[use]] or before[graph.use_op[use]]
+    largest = np.zeros(problem.num_ops, dtype=np.int64)
+    np.maximum.at(largest, graph.tensor_producer, graph.tensor_bytes)
+    np.maximum.at(largest, graph.use_op, graph.tensor_bytes[graph.use_tensor])
+    is_free = (graph.colocation_group < 0) & (graph.op_persistent_bytes == 0)
+    return np.asarray(after & before & is_free & ~is_own & (largest <= MOST_BYTES))
+
+
+def ways_to_relays(problem: Problem, has_bytes: Sequence[bool]) -> Iterator[tuple[int, list[int]]]:
+    """The first relay of each value that goes from shard to shard, and the way to it.
+
+    Args:
+      problem: of a split step.
+      has_bytes: [N] whether an op is of a variable's unit.
+
+    Yields:
+      The relay, and the ops that it reads from, back to one of the variable's unit.
+    """
+    graph = problem.graph
+    hands_on = is_relay(problem)
+    if not hands_on.any():
+        return
+    source = graph.tensor_producer[graph.use_tensor]
+    largest = np.argsort(graph.tensor_bytes[graph.use_tensor], kind="stable")
+    read = dict(zip(graph.use_op[largest].tolist(), source[largest].tolist(), strict=True))
+    for relay in np.flatnonzero(hands_on).tolist():
+        way = [read[relay]]
+        if hands_on[way[0]]:
+            continue
+        while not has_bytes[way[-1]] and way[-1] in read:
+            way.append(read[way[-1]])
+        if has_bytes[way[-1]]:
+            yield relay, way
+
+
+# Devices in a ring: each has a quick way to the next.
+#
+# What all shards need goes from shard to shard on one host (decision 062), so shards one after
+# another should lie on devices with a quick link between. GPUs of a host with an uneven mesh have
+# several kinds of links: in a DGX-1 with V100, of 48, 24 and 12 GB/s. A ring in the order of their
+# numbers has two of the slowest; there is one that has none but the fastest.
+
+
+MOST_DEVICES = 8
+"""Of a host; all their orders are tried. More of them hang on one switch, and are alike."""
+
+
+def in_a_ring(problem: Problem) -> list[int]:
+    """All working devices; those of a host in the order whose links take least time for a byte.
+
+    Each host keeps its places, and the order of its devices where no other is quicker.
+    """
+    devices = working_devices(problem).tolist()
+    host_of = problem.device_tasks
+    on_host: dict[str, list[int]] = {}
+    for device in devices:
+        on_host.setdefault(host_of[device], []).append(device)
+    with np.errstate(divide="ignore"):
+        seconds = 1.0 / problem.link_bytes_per_second
+    rings = {host: iter(_ring(each, seconds)) for host, each in on_host.items()}
+    return [next(rings[host_of[device]]) for device in devices]
+
+
+def _ring(devices: list[int], seconds: FloatArray) -> list[int]:
+    """The ring that is shortest, of equals the first; it begins with the first device."""
+    if not 3 < len(devices) <= MOST_DEVICES:
+        return devices
+    orders = np.array(list(itertools.permutations(devices[1:])), dtype=np.int64)
+    rings = np.hstack([np.full((len(orders), 1), devices[0]), orders])
+    length = seconds[rings, np.roll(rings, -1, axis=1)].sum(axis=1)
+    is_shortest = length <= length.min() * (1.0 + 1e-9)
+    return rings[int(is_shortest.argmax())].tolist()

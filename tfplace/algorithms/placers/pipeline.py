@@ -6,8 +6,8 @@ import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
+from tfplace.algorithms.placers.data_parallel import in_a_ring
 from tfplace.algorithms.placers.legal import legal
-from tfplace.algorithms.placers.rings import in_a_ring
 from tfplace.grouping.copies import shard_of_op, tied_copies
 from tfplace.grouping.layers import layer_groups
 from tfplace.grouping.quotient import fastest_seconds
@@ -18,13 +18,15 @@ def pipeline(problem: Problem, seed: int = 0) -> IntArray:
 
     A layer has a variable, what reads it, its gradient and its update, for all shards. Stages take
     as long as each other on their own devices: faster ones get more. A stage has a quick link to
-    the next (rings.py).
+    the next (data_parallel.py).
 
     Args:
       problem: of a split step.
       seed: of the layers.
     """
-    layer = _tied(layer_groups(problem, seed).group_of_op, tied_copies(problem).group_of_op)
+    # All copies of an op lie in the layer of the first of them.
+    tie = tied_copies(problem).group_of_op
+    layer = layer_groups(problem, seed).group_of_op[np.unique(tie, return_index=True)[1][tie]]
     seconds = fastest_seconds(problem, problem.allowed())
     num_layers = int(layer.max()) + 1
     first = np.full(num_layers, problem.num_ops, dtype=np.int64)
@@ -43,12 +45,6 @@ def pipeline(problem: Problem, seed: int = 0) -> IntArray:
 def pipelines(problem: Problem, seed: int = 0) -> IntArray:
     """i4[1, N]: the same, as the starts of a search are."""
     return pipeline(problem, seed)[None]
-
-
-def _tied(layer: IntArray, tie: IntArray) -> IntArray:
-    """i4[N]: all copies of an op in the layer of the first of them."""
-    _, first = np.unique(tie, return_index=True)
-    return layer[first[tie]]
 
 
 def _speeds(problem: Problem, devices: IntArray) -> np.ndarray:

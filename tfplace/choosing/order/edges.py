@@ -12,8 +12,8 @@ import heapq
 
 import numpy as np
 
-from graphs.compressed_rows import row_starts
 from graphs.executor_model import ExecutorModel
+from graphs.graph_edges import row_starts
 from graphs.op_graph import IntArray, OpGraph
 from graphs.problem import Problem
 

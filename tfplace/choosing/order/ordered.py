@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from graphs.op_graph import IntArray
+from graphs.graph_edges import row_starts
+from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible, Outcome
 from graphs.problem import Problem
 from tfplace.choosing.order.anchors import Anchors, anchors_of
@@ -26,17 +27,14 @@ from tfplace.choosing.order.edges import (
     order_edges,
     with_order_edges,
 )
-from tfplace.choosing.order.in_flight import in_flight_edges
 from tfplace.choosing.order.late_reads import late_read_edges, with_free_reads
-from tfplace.choosing.order.ranks import by_longest_path, by_shard
 from tfplace.choosing.order.sequence import sequence_edges
-from tfplace.grouping.copies import is_split
+from tfplace.grouping.copies import is_split, shard_of_op
 from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulated import simulated
 from tfplace.simulation.simulator import Simulator
 
 Ranks = Callable[[Problem, IntArray], IntArray]
-RANKS: tuple[Ranks | None, ...] = (None, by_longest_path, by_shard)
 AHEAD_SHARES = (0.0, 0.003, 0.008)
 """How much earlier than at the last moment a variable is sent, in shares of the step's time."""
 RELAYED_SHARES = (0.02, 0.035, 0.06)
@@ -202,3 +200,113 @@ def _is_better(one: Outcome, other: Outcome) -> bool:
     if peak < other_peak * (1.0 - LESS_MEMORY):
         return one.step_seconds <= other.step_seconds * (1.0 + WORTH)
     return one.step_seconds < other.step_seconds * (1.0 - WORTH)
+
+
+# Edges that bound how many shards a device has begun and not yet ended, as 1F1B does.
+#
+# A device that is never idle while it could work goes forward with all shards before it gets the
+# first one back, and holds the activations of all. In a pipeline of K stages the i-th, from 0, has
+# enough to do with K - i of them; a device alone with one. So a shard begins on a device only when
+# the shard that many before it has ended there.
+
+
+def in_flight_edges(problem: Problem, schedule: Schedule, anchors: Anchors) -> OrderEdges:
+    """The edges; none where no device works on several shards.
+
+    Args:
+      problem: of a split step.
+      schedule: shard by shard: its first shard says which device comes when.
+      anchors: where edges may begin and end.
+    """
+    shard, device = shard_of_op(problem), schedule.device_of_op
+    works = anchors.is_real & (shard >= 0) & (schedule.op_end > schedule.op_start)
+    if not works.any():
+        return order_edges([], [])
+    begins = {
+        here: float(schedule.op_start[works & (device == here)].min())
+        for here in np.unique(device[works]).tolist()
+    }
+    enters = works & ~_follows_its_own(problem, shard, device, works)
+    before: list[int] = []
+    after: list[int] = []
+    for here, begin in begins.items():
+        window = sum(other >= begin for other in begins.values())
+        last = _last_of_each(works & anchors.may_hold & (device == here), shard, schedule)
+        shards = sorted(last)
+        for first, then in zip(shards, shards[window:], strict=False):
+            entries = np.flatnonzero(enters & (device == here) & (shard == then))
+            same_body = anchors.body_of_op[entries] == anchors.body_of_op[last[first]]
+            before += [last[first]] * int(same_body.sum())
+            after += entries[same_body].tolist()
+    return order_edges(before, after)
+
+
+def _last_of_each(where: np.ndarray, shard: np.ndarray, schedule: Schedule) -> dict[int, int]:
+    """{shard: the op that ends last}."""
+    ops = np.flatnonzero(where)
+    ops = ops[np.argsort(schedule.op_end[ops], kind="stable")]
+    return dict(zip(shard[ops].tolist(), ops.tolist(), strict=True))
+
+
+def _follows_its_own(
+    problem: Problem, shard: np.ndarray, device: np.ndarray, works: np.ndarray
+) -> np.ndarray:
+    """bool[N]: ops behind one that works for the same shard on the same device."""
+    producer, user, _ = problem.graph.op_edges()
+    near = (shard[producer] == shard[user]) & (device[producer] == device[user])
+    producer, user = producer[near], user[near]
+    order = np.argsort(user, kind="stable")  # ops are in a topological order
+    works_here, follows = works.tolist(), [False] * problem.num_ops
+    for source, target in zip(producer[order].tolist(), user[order].tolist(), strict=True):
+        follows[target] = follows[target] or works_here[source] or follows[source]
+    return np.array(follows)
+
+
+def by_longest_path(problem: Problem, device_of_op: IntArray) -> IntArray:
+    """i4[N]: the op with the longest path to the end goes first; of equals the lowest."""
+    return _positions(-path_to_end(problem, device_of_op))
+
+
+def by_shard(problem: Problem, device_of_op: IntArray) -> IntArray:
+    """i4[N]: whole ops first, then shard by shard, the first one to its end before the next.
+
+    So a device holds the activations of one shard at a time, and a stage of a pipeline works
+    backward on a shard as soon as it can, before it goes forward with a later one (1F1B).
+    """
+    path = path_to_end(problem, device_of_op)
+    return _numbered(np.lexsort((path, shard_of_op(problem))))
+
+
+def path_to_end(problem: Problem, device_of_op: IntArray) -> FloatArray:
+    """f8[N] seconds: the longest path from an op's start to the end, with moves on idle links."""
+    graph = problem.graph
+    producer, user, moved = graph.op_edges()
+    source, target = device_of_op[producer], device_of_op[user]
+    move = np.where(
+        source == target,
+        0.0,
+        moved / problem.link_bytes_per_second[source, target]
+        + problem.link_latency[source, target],
+    )
+    by_producer = np.argsort(producer, kind="stable")
+    users, moves = user[by_producer].tolist(), move[by_producer].tolist()
+    row = row_starts(producer, graph.num_ops).tolist()
+    path = problem.op_seconds[np.arange(graph.num_ops), device_of_op].tolist()
+    for op in range(graph.num_ops - 1, -1, -1):
+        first, last = row[op], row[op + 1]
+        rest = (path[u] + m for u, m in zip(users[first:last], moves[first:last], strict=True))
+        path[op] += max(rest, default=0.0)
+    return np.array(path)
+
+
+def _positions(value: FloatArray) -> IntArray:
+    return _numbered(np.argsort(value, kind="stable"))
+
+
+def _numbered(sorted_ops: np.ndarray) -> IntArray:
+    rank = np.empty(len(sorted_ops), dtype=np.int32)
+    rank[sorted_ops] = np.arange(len(sorted_ops), dtype=np.int32)
+    return rank
+
+
+RANKS: tuple[Ranks | None, ...] = (None, by_longest_path, by_shard)

@@ -25,7 +25,7 @@ from tfplace.choosing.baselines import Candidate, best_of
 from tfplace.choosing.find_placement import Beside, Searched
 from tfplace.choosing.order.edges import NO_EDGES, EdgedProblem, with_order_edges
 from tfplace.choosing.order.model_order import ModelOrder
-from tfplace.choosing.order.ranks import by_longest_path
+from tfplace.choosing.order.ordered import by_longest_path
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress

@@ -12,7 +12,7 @@ import heapq
 
 import numpy as np
 
-from graphs.compressed_rows import row_starts
+from graphs.graph_edges import row_starts
 from graphs.op_graph import FloatArray
 from graphs.problem import Problem
 from tfplace.choosing.order.anchors import Anchors, Bools

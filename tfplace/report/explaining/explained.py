@@ -8,7 +8,7 @@ from typing import Any
 
 from graphs.problem import Problem
 from tfplace.report.explaining.causes import Causes, causes_of
-from tfplace.report.explaining.on_cpu import OnCpu, ops_on_cpu
+from tfplace.report.explaining.hot_spots import OnCpu, ops_on_cpu
 from tfplace.report.explaining.waiting import (
     DeviceTime,
     chain_shares,

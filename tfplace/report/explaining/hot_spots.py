@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,3 +52,67 @@ def tensor_name(problem: Problem, tensor: int) -> str:
 def _largest(values: Any, count: int) -> list[int]:
     order = np.argsort(-values, kind="stable")[:count].tolist()
     return [index for index in order if values[index] > 0]
+
+
+NO_KERNEL, PINNED, TIED, CHOSEN = "no_kernel", "pinned", "tied", "chosen"
+MAX_TYPES = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class OnCpu:
+    """Ops that lie on CPUs for one reason.
+
+    Attributes:
+      reason: NO_KERNEL: no GPU has a kernel for them with these dtypes. PINNED: by --pin or
+        --keep_devices. TIED: they share a colocation group with one of the former. CHOSEN: a GPU
+        could run them; the placement leaves them here.
+      num_ops: how many ops these are.
+      types: [(op type, ops)], the most frequent first, at most MAX_TYPES.
+      seconds: how long they run.
+      gpu_seconds: how long they would run on the fastest GPU; inf where none has kernels for all.
+      example: the name of the one that runs longest.
+    """
+
+    reason: str
+    num_ops: int
+    types: Sequence[tuple[str, int]]
+    seconds: float
+    gpu_seconds: float
+    example: str
+
+
+def ops_on_cpu(problem: Problem, schedule: Schedule) -> list[OnCpu]:
+    """The reasons, in the order above; empty where there is no GPU or nothing lies on a CPU."""
+    is_gpu = np.array([kind == "GPU" for kind in problem.device_types])
+    if not is_gpu.any():
+        return []
+    on_gpu = problem.op_seconds[:, is_gpu].min(axis=1)
+    is_here = ~is_gpu[schedule.device_of_op]
+    no_kernel = ~np.isfinite(on_gpu)
+    pinned = problem.pinned_device >= 0
+    bound = ~problem.allowed()[:, is_gpu].any(axis=1)
+    # A pin to a CPU is a wish; without a kernel there is no choice, pinned or not.
+    reasons = (
+        (NO_KERNEL, no_kernel),
+        (PINNED, pinned & ~no_kernel),
+        (TIED, bound & ~pinned & ~no_kernel),
+        (CHOSEN, ~bound & ~pinned & ~no_kernel),
+    )
+    seconds = schedule.op_end - schedule.op_start
+    rows = []
+    for reason, applies in reasons:
+        ops = np.flatnonzero(is_here & applies)
+        if len(ops):
+            types = collections.Counter(str(problem.graph.op_types[op]) for op in ops.tolist())
+            longest = int(ops[np.argmax(seconds[ops])])
+            rows.append(
+                OnCpu(
+                    reason,
+                    len(ops),
+                    types.most_common(MAX_TYPES),
+                    float(seconds[ops].sum()),
+                    float(on_gpu[ops].sum()),
+                    str(problem.graph.op_names[longest]),
+                )
+            )
+    return rows

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.explaining.hot_spots import (
+    CHOSEN,
+    NO_KERNEL,
+    PINNED,
+    TIED,
     heaviest_ops,
     heaviest_types,
     largest_transfers,
     queued_seconds,
     tensor_name,
 )
-from tfplace.report.explaining.on_cpu import CHOSEN, NO_KERNEL, PINNED, TIED
 from tfplace.report.html.elements import colours, name, section, swatch, table, text
 from tfplace.units_text import bytes_text, seconds_text
 

@@ -8,15 +8,13 @@ from typing import Any
 
 from graphs.counted import counted
 from tfplace.choosing.baselines import Baseline
-from tfplace.choosing.split_sentence import split_proof_sentence
+from tfplace.choosing.run_estimate import split_proof_sentence
 from tfplace.report.explaining.explained import Explained
-from tfplace.report.html.curve import best_so_far
+from tfplace.report.html.curve import best_so_far, memory_charts
 from tfplace.report.html.elements import facts, name, paragraph, section, table, text
 from tfplace.report.html.hot_spot_tables import hot_spots
-from tfplace.report.html.memory_charts import memory_charts
-from tfplace.report.html.step_bars import step_bars
 from tfplace.report.html.timeline_data import timeline
-from tfplace.report.html.waiting_bars import waiting_bars
+from tfplace.report.html.waiting_bars import step_bars, waiting_bars
 from tfplace.report.report import Report
 from tfplace.report.sentences import PROVEN_GAP, gap_text
 from tfplace.report.split_facts import split_sentences

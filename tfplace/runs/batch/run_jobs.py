@@ -15,12 +15,11 @@ from pathlib import Path
 
 from graphs.errors import OutputError
 from tfplace.output_paths import write_file
-from tfplace.runs.batch.job import Job
-from tfplace.runs.batch.job_state import JOBS_FOLDER, JobFolder, JobState, may_replace
+from tfplace.runs.batch.job_state import JOBS_FOLDER, Job, JobFolder, JobState, may_replace
 from tfplace.runs.batch.summary import SUMMARY_FILE, JobRow, write_summary
 from tfplace.runs.executors.program import Executor, Program
 from tfplace.runs.resumable import ResumableRun
-from tfplace.search.kept.lock import locked_folder
+from tfplace.search.kept.folder import locked_folder
 
 
 class Listener:

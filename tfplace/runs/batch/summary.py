@@ -10,8 +10,7 @@ from typing import Any
 
 from graphs.counted import counted
 from tfplace.output_paths import write_file
-from tfplace.runs.batch.job import Job
-from tfplace.runs.batch.job_state import JobState
+from tfplace.runs.batch.job_state import Job, JobState
 from tfplace.runs.tables import csv_text, markdown_table
 from tfplace.units_text import seconds_text
 from tfplace.version import __version__

@@ -44,7 +44,7 @@ def search_shards(request: Mapping[str, Any]) -> dict[str, Any]:
     from tfplace.choosing.order.in_order import in_order
     from tfplace.choosing.order.model_order import with_order
     from tfplace.choosing.order.search_in_order import search_in_order
-    from tfplace.compilation.kinds import kind_of
+    from tfplace.compilation.ahead import kind_of
     from tfplace.compilation.warm_up import warm_up
     from tfplace.preparing.prepare import prepare
     from tfplace.progress import Progress

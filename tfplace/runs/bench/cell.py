@@ -34,7 +34,7 @@ def run_cell(request: Mapping[str, Any]) -> dict[str, Any]:
     from tfplace.algorithms.table import stages_of
     from tfplace.bounds.lower_bound import lower_bound_seconds
     from tfplace.choosing.baselines import best_single
-    from tfplace.compilation.kinds import kind_of
+    from tfplace.compilation.ahead import kind_of
     from tfplace.compilation.warm_up import warm_up
     from tfplace.search.instance import read_instance
     from tfplace.search.search import Limits, search

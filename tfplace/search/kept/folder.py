@@ -8,17 +8,20 @@ trial.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import io
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from graphs.errors import CheckpointError
+from graphs.errors import CheckpointError, OutputError
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Measurement
 from graphs.problem import Problem
@@ -32,7 +35,7 @@ STATE_FILE, TRIALS_FILE, COSTS_FILE = "search.npz", "trials.jsonl", "costs.npy"
 
 
 class SearchFolder:
-    """Keeps one search; whoever uses it holds the folder (tfplace.search.kept.lock)."""
+    """Keeps one search; whoever uses it holds the folder (tfplace.search.kept.folder)."""
 
     def __init__(self, folder: str, identity: Mapping[str, Any]) -> None:
         """Reads what is there.
@@ -165,3 +168,37 @@ def problem_digest(problem: Problem) -> str:
 def digest(device_of_op: IntArray) -> str:
     """Of a placement i4[N], to tell whether two are the same."""
     return hashlib.blake2b(np.ascontiguousarray(device_of_op).tobytes(), digest_size=8).hexdigest()
+
+
+LOCK_FILE = ".lock"
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path, doing: str, flag: str) -> Iterator[None]:
+    """Makes the folder and holds it.
+
+    Args:
+      folder: where.
+      doing: "writing the batch to x", the beginning of a message.
+      flag: that names another folder.
+
+    Raises:
+      OutputError: it can't be written, or another process holds it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise OutputError(f"{doing}: {error.strerror}; give another {flag}") from None
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks has nobody to wait for
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OutputError(
+                    f"{doing}: another process of tfplace is at work there; wait for its end, or "
+                    f"give another {flag}"
+                ) from None
+        yield
+    finally:
+        os.close(lock)

@@ -1,4 +1,4 @@
-"""Tests of tfplace.algorithms.annealing.compiled_chain, and of the simulator's limit it uses."""
+"""Tests of tfplace.algorithms.annealing.chain, and of the simulator's limit it uses."""
 
 import dataclasses
 
@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.builders import Machine, Op, build_problem, random_executor, random_problem
 from tests.reference_simulator import reference_run
-from tfplace.algorithms.annealing.compiled_chain import (
+from tfplace.algorithms.annealing.annealing_problem import memory_penalty
+from tfplace.algorithms.annealing.chain import (
     BEST,
     CURRENT,
     ChainConfig,
@@ -17,7 +18,6 @@ from tfplace.algorithms.annealing.compiled_chain import (
     new_chain,
     trace_critical_path,
 )
-from tfplace.algorithms.annealing.energy import memory_penalty
 from tfplace.algorithms.annealing.levels import coarse_to_fine, levels_of
 from tfplace.algorithms.annealing.moves import NUM_KINDS, choice_limits
 from tfplace.grouping.quotient import colocation_units

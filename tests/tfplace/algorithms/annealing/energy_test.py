@@ -1,4 +1,4 @@
-"""Tests of tfplace.algorithms.annealing.energy."""
+"""Tests of tfplace.algorithms.annealing.annealing_problem."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphs.placement import Infeasible, Measurement
-from tfplace.algorithms.annealing.energy import (
+from tfplace.algorithms.annealing.annealing_problem import (
     CANNOT_RUN,
     Energy,
     energy_from,

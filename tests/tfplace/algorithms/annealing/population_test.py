@@ -6,11 +6,11 @@ import pytest
 from tests.builders import Machine, two_towers, unrolled_lstm
 from tfplace.algorithms.annealing.annealing_problem import (
     AnnealingProblem,
+    Energy,
     fused_annealing_problem,
 )
 from tfplace.algorithms.annealing.chain import Phase
 from tfplace.algorithms.annealing.config import MultilevelConfig
-from tfplace.algorithms.annealing.energy import Energy
 from tfplace.algorithms.annealing.plan import Round, plan_of
 from tfplace.algorithms.annealing.population import NO_SLOT, Candidate, Population
 

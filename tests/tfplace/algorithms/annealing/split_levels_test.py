@@ -1,11 +1,10 @@
-"""Tests of tfplace.algorithms.annealing.split_levels."""
+"""Tests of tfplace.algorithms.annealing.levels."""
 
 import numpy as np
 
 from tests.builders import chain, unrolled_lstm
 from tests.split_steps import split_step
-from tfplace.algorithms.annealing.levels import coarse_to_fine
-from tfplace.algorithms.annealing.split_levels import LevelsInTurn
+from tfplace.algorithms.annealing.levels import LevelsInTurn, coarse_to_fine
 from tfplace.grouping.copies import shard_of_op, tied_copies
 
 

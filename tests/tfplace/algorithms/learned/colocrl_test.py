@@ -9,7 +9,7 @@ from tests.fakes import CRASHES
 from tests.tfplace.algorithms.learned.search import search
 from tfplace.algorithms.learned.colocrl import ColocRL
 from tfplace.algorithms.learned.config import ColocRLConfig, Seq2SeqConfig
-from tfplace.grouping.colocation_grouping import colocrl_grouping
+from tfplace.grouping.coarsen import colocrl_grouping
 
 SMALL = ColocRLConfig(policy=Seq2SeqConfig(units=8, num_layers=1, compiled=False))
 PROBLEM = unrolled_lstm()

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from tests.builders import Machine, Op, build_problem
-from tfplace.algorithms.placers.data_parallel import data_parallel, data_parallel_starts
-from tfplace.algorithms.placers.host_cpus import with_barriers_on_cpus
+from tfplace.algorithms.placers.data_parallel import (
+    data_parallel,
+    data_parallel_starts,
+    with_barriers_on_cpus,
+)
 
 TWO_HOSTS = [
     f"/job:worker/task:{task}/device:{kind}:0" for task in (0, 1) for kind in ("CPU", "GPU")

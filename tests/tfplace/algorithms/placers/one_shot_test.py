@@ -7,14 +7,12 @@ import pytest
 
 from graphs.placement import Measurement
 from tests.builders import Machine, Op, build_problem, colocated_pair, two_towers, unrolled_lstm
-from tfplace.algorithms.placers import single
+from tfplace.algorithms.placers import one_shot
 from tfplace.algorithms.placers.earliest_start import m_etf
 from tfplace.algorithms.placers.heft import heft
 from tfplace.algorithms.placers.metis import minimum_cuts
-from tfplace.algorithms.placers.one_shot import OneShot
-from tfplace.algorithms.placers.random import Random
+from tfplace.algorithms.placers.one_shot import OneShot, Random, single_devices
 from tfplace.algorithms.placers.sct import m_sct
-from tfplace.algorithms.placers.single import single_devices
 from tfplace.algorithms.placers.topological import m_topo
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
@@ -59,7 +57,7 @@ def test_of_many_alike_devices_one_stands_for_all(monkeypatch):
     ops = [Op("a", (3.0, 2.0, 1.0, 1.0)), Op("b", (3.0, 1.0, 1.0, 1.0), ("a:0",))]
     problem = build_problem(ops, Machine(4))
     assert len(single_devices(problem)) == 4
-    monkeypatch.setattr(single, "MANY_DEVICES", 3)
+    monkeypatch.setattr(one_shot, "MANY_DEVICES", 3)
     np.testing.assert_array_equal(single_devices(problem), [[0, 0], [1, 1], [2, 2]])
     pinned = dataclasses.replace(problem, pinned_device=np.array([3, -1], np.int32))
     assert len(single_devices(pinned)) == 4

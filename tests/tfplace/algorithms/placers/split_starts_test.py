@@ -13,7 +13,7 @@ from tfplace.algorithms.placers.data_parallel import (
 )
 from tfplace.algorithms.placers.pipeline import pipeline
 from tfplace.algorithms.table import one_shot, policy_of, split_starts
-from tfplace.choosing.unsplit import for_all_shards
+from tfplace.choosing.unsplit_baselines import for_all_shards
 from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, Stage, search
 from tfplace.simulation.evaluator import SimulatingEvaluator

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from graphs.loading.load_options import LoadOptions
 from rewrite.order.order_edges import in_meta_graph
-from tfplace.choosing.order.bodies import bodies_of, may_be_waited_for
+from tfplace.choosing.order.model_order import bodies_of, may_be_waited_for
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
 

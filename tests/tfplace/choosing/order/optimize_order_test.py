@@ -8,7 +8,7 @@ import pytest
 from graphs.graph_view import GraphView
 from graphs.loading.sniff import sniff
 from graphs.problem_file import read_problem
-from rewrite.order.marks import order_of
+from rewrite.order.order_edges import order_of
 from tests.reference_simulator import reference_run
 from tfplace.cli import main
 

@@ -14,7 +14,7 @@ from tfplace.choosing.order import search_in_order as search_in_order_module
 from tfplace.choosing.order.edges import order_edges
 from tfplace.choosing.order.in_order import in_order
 from tfplace.choosing.order.model_order import ModelOrder, wanted_order, with_order
-from tfplace.choosing.order.ranks import by_longest_path
+from tfplace.choosing.order.ordered import by_longest_path
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.preparing.prepare import prepare

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from tests.builders import Machine, Op, build_problem, random_problem
 from tfplace.choosing.order.anchors import anchors_of
 from tfplace.choosing.order.edges import with_order_edges
-from tfplace.choosing.order.ranks import by_longest_path, by_shard, path_to_end
+from tfplace.choosing.order.ordered import by_longest_path, by_shard, path_to_end
 from tfplace.choosing.order.sequence import sequence_edges
 from tfplace.simulation.simulator import Simulator
 

@@ -6,8 +6,7 @@ import pytest
 from graphs.placement import Infeasible
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.order.anchors import anchors_of
-from tfplace.choosing.order.in_flight import in_flight_edges
-from tfplace.choosing.order.ordered import ordered
+from tfplace.choosing.order.ordered import in_flight_edges, ordered
 from tfplace.grouping.copies import shard_of_op
 from tfplace.simulation.simulator import Simulator
 

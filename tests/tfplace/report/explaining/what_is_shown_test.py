@@ -4,13 +4,18 @@ import numpy as np
 
 from tests.builders import Machine, Op, build_problem
 from tfplace.report.explaining.hot_spots import (
+    CHOSEN,
+    NO_KERNEL,
+    PINNED,
+    TIED,
+    OnCpu,
     heaviest_ops,
     heaviest_types,
     largest_transfers,
+    ops_on_cpu,
     queued_seconds,
     tensor_name,
 )
-from tfplace.report.explaining.on_cpu import CHOSEN, NO_KERNEL, PINNED, TIED, OnCpu, ops_on_cpu
 from tfplace.simulation.simulator import Simulator
 
 INF = float("inf")

@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 from tests.builders import Machine, Op, build_problem, chain
 from tests.tfplace.report.made_up import made_up
-from tfplace.report.html.curve import best_so_far
+from tfplace.report.html.curve import best_so_far, memory_charts, thinned
 from tfplace.report.html.elements import colours, data, facts, section, swatch, table, text
-from tfplace.report.html.memory_charts import memory_charts, thinned
-from tfplace.report.html.step_bars import step_bars
-from tfplace.report.html.waiting_bars import summary, waiting_bars
+from tfplace.report.html.waiting_bars import step_bars, summary, waiting_bars
 from tfplace.simulation.schedule import MemoryUse
 
 

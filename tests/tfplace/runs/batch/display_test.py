@@ -18,8 +18,7 @@ from tfplace.runs.batch.display import (
     listener_for,
     live_table,
 )
-from tfplace.runs.batch.job import Job
-from tfplace.runs.batch.job_state import JobState
+from tfplace.runs.batch.job_state import Job, JobState
 from tfplace.runs.batch.run_jobs import Listener
 from tfplace.runs.batch.summary import JobRow
 

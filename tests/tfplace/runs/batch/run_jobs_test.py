@@ -16,7 +16,7 @@ from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
 from graphs.errors import OutputError
 from tfplace.runs.batch import job_state, run_jobs, summary
-from tfplace.runs.batch.job import Job
+from tfplace.runs.batch.job_state import Job
 from tfplace.runs.batch.run_jobs import Listener, run_batch
 from tfplace.runs.executors.program import Ended
 

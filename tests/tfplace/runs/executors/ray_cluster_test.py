@@ -14,7 +14,7 @@ from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
 from graphs.errors import UsageError
 from tfplace.cli import main
-from tfplace.runs.batch.job import Job
+from tfplace.runs.batch.job_state import Job
 from tfplace.runs.batch.run_jobs import Listener, run_batch
 from tfplace.runs.bench.grid import Grid
 from tfplace.runs.bench.run_cells import BenchRun

@@ -13,14 +13,11 @@ from tests.builders import Machine, two_towers
 from tests.fakes import NEVER_FITS
 from tfplace.algorithms.learned.config import PostConfig
 from tfplace.algorithms.learned.post import Post
-from tfplace.algorithms.placers.one_shot import OneShot
-from tfplace.algorithms.placers.random import Random
-from tfplace.algorithms.placers.single import single_devices
+from tfplace.algorithms.placers.one_shot import OneShot, Random, single_devices
 from tfplace.algorithms.table import policy_of
 from tfplace.grouping.grouped_problem import GroupingConfig
 from tfplace.search.instance import Instance
-from tfplace.search.kept.folder import SearchFolder, problem_digest
-from tfplace.search.kept.lock import locked_folder
+from tfplace.search.kept.folder import SearchFolder, locked_folder, problem_digest
 from tfplace.search.kept.state import SearchState, StageStart
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Trial

@@ -1,10 +1,20 @@
-"""REINFORCE's loss, the entropy of a policy, and proximal policy optimisation with a KL penalty."""
+"""Losses of learned policies (REINFORCE, PPO, cross entropy), and the descent along them."""
 
 from __future__ import annotations
 
-import tensorflow as tf
+import math
+from collections.abc import Mapping
 
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from graphs.op_graph import FloatArray, IntArray
+from tfplace.algorithms.learned.config import AdamConfig
 from tfplace.algorithms.learned.tensor import Tensor
+from tfplace.grouping.quotient import BoolArray
+from tfplace.search.kept import snapshot
+from tfplace.search.trial import DivergedError
 
 # Ratios are kept below e^10: one ascent step must not overflow f4.
 _MAX_LOG_RATIO = 10.0
@@ -56,3 +66,113 @@ def penalised_loss(ratio: Tensor, advantage: Tensor, divergence: Tensor, beta: f
     """
     surrogate = ratio * advantage[:, tf.newaxis] - beta * divergence
     return -tf.reduce_mean(tf.reduce_sum(surrogate, axis=1))
+
+
+def require_finite(learner: str, values: Mapping[str, np.ndarray | float]) -> None:
+    """Raises where a number that steers the learning is infinite or not a number.
+
+    Args:
+      learner: whose, for the message.
+      values: of any shape, by name.
+
+    Raises:
+      DivergedError: one of them is not finite.
+    """
+    for name, value in values.items():
+        bad = np.ravel(value)[~np.isfinite(np.ravel(value))]
+        if bad.size:
+            raise DivergedError(
+                f"training {learner}: its {name} became {bad[0]}; the policy has "
+                "diverged and proposes nothing more; try another --seed or --algorithm"
+            )
+
+
+def elite_indices(rewards: FloatArray, fraction: float) -> IntArray:
+    """i4[E], E = ⌈fraction · B⌉ at least 1: the trials of the highest rewards, best first.
+
+    Among equal rewards the earlier trial comes first.
+    """
+    count = max(1, math.ceil(fraction * len(rewards) - 1e-9))
+    return np.argsort(-rewards, kind="stable")[:count].astype(np.int32)
+
+
+def elite_frequencies(devices: IntArray, num_devices: int) -> FloatArray:
+    """f_gd = (1/E) Σ_e 1[d_eg = d]: the minimiser of the cross-entropy to the elite, f8[G, D].
+
+    Source: Gao et al., NeurIPS 2018 (Post), the closed form of its equation for the softmax of
+    independent groups.
+
+    Args:
+      devices: i4[E, G] of the elite, E at least 1.
+      num_devices: D.
+    """
+    one_hot = devices[:, :, np.newaxis] == np.arange(num_devices)
+    return one_hot.mean(axis=0)
+
+
+def close_to(devices: IntArray, epsilon: float, allowed: BoolArray) -> FloatArray:
+    """f8[G, D]: the fit to an elite of one placement i4[G], mixed: how a search goes on from it."""
+    return mixed(elite_frequencies(devices[np.newaxis], allowed.shape[1]), epsilon, allowed)
+
+
+def mixed(frequencies: FloatArray, epsilon: float, allowed: BoolArray) -> FloatArray:
+    """f ← (1 − ε) f + ε / D, with D the number of a group's allowed devices; f8[G, D].
+
+    Args:
+      frequencies: f8[G, D], rows sum to 1.
+      epsilon: ε, 0 to 1: how much is kept uniform, so that no device dies out.
+      allowed: bool[G, D]; the others keep their frequency of 0.
+    """
+    uniform = allowed / allowed.sum(axis=1, keepdims=True)
+    return (1.0 - epsilon) * frequencies + epsilon * uniform
+
+
+class Descent:
+    """Adam on all weights of a policy, with gradients clipped by their global norm.
+
+    Attributes:
+      optimizer: tf-keras' Adam; its learning rate may be assigned.
+    """
+
+    def __init__(
+        self,
+        policy: tf.Module,
+        config: AdamConfig,
+        names: tuple[str, str] = ("policy", "optimizer"),
+    ) -> None:
+        """Takes over the policy's weights.
+
+        Args:
+          policy: whose weights are trained.
+          config: of Adam.
+          names: of weights and of Adam's moments in a snapshot.
+        """
+        self.optimizer = tf_keras.optimizers.Adam(
+            config.learning_rate, global_clipnorm=config.gradient_clip
+        )
+        self.optimizer.build(policy.trainable_variables)
+        self._policy, self._names = policy, names
+
+    def step(self, tape: tf.GradientTape, loss: Tensor) -> None:
+        """One step down the loss that the tape recorded."""
+        weights = self._policy.trainable_variables
+        gradients = tape.gradient(loss, weights)
+        self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+
+    def state(self) -> snapshot.Snapshot:
+        """The weights ("policy/0", ...) and Adam's moments ("optimizer/0", ...)."""
+        policy, optimizer = self._names
+        return {
+            **snapshot.of_variables(policy, self._policy.variables),
+            **snapshot.of_variables(optimizer, self.optimizer.variables),
+        }
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Assigns what `state` took.
+
+        Raises:
+          ValueError: the arrays are of another problem or configuration.
+        """
+        policy, optimizer = self._names
+        snapshot.into_variables(policy, self._policy.variables, state)
+        snapshot.into_variables(optimizer, self.optimizer.variables, state)

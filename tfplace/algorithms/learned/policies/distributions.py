@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from graphs.op_graph import FloatArray, IntArray
-from tfplace.algorithms.learned.learning.proposal import ProbabilityArray
 from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.quotient import BoolArray
+from tfplace.search.trial import Proposal
 
 # Added to the logit of a device that is not allowed: e^-1e9 is 0, and no sum overflows f4.
 FORBIDDEN = -1e9
@@ -35,3 +38,21 @@ def chosen_log_probs(log_distributions: Tensor, devices: IntArray | Tensor) -> T
     return tf.reduce_sum(
         log_distributions * tf.one_hot(devices, log_distributions.shape[-1]), axis=-1
     )
+
+
+ProbabilityArray = npt.NDArray[np.float32]
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedProposal(Proposal):
+    """Placements made of one device per group.
+
+    Attributes:
+      device_of_op: i4[B, N].
+      devices: i4[B, G] device of each group.
+      log_distributions: f4[B, G, D] log π of each group's device, given those of the groups
+        before it, under the policy that sampled them.
+    """
+
+    devices: IntArray
+    log_distributions: ProbabilityArray

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from tfplace.algorithms.learned.policies.dense import dense
 from tfplace.algorithms.learned.tensor import Tensor
 
 
@@ -112,3 +111,19 @@ class GraphEmbedding(tf.Module):
             total = tf.einsum("sgd,sgk->sdk", member, value)
             pooled.append(total / (1.0 + tf.reduce_sum(member, axis=1)[:, :, tf.newaxis]))
         return tf.concat(pooled, axis=-1)
+
+
+def dense(inputs: int, units: int, activation: str | None, seed: int | None) -> Any:
+    """A built tf-keras layer f4[..., inputs] → f4[..., units].
+
+    Args:
+      inputs: width of what it reads.
+      units: width of what it gives.
+      activation: as tf-keras names it; None for none.
+      seed: of the Glorot weights; None for weights of zero, as an untrained policy's last layer has
+        them to be uniform.
+    """
+    start = "zeros" if seed is None else tf_keras.initializers.GlorotUniform(seed)
+    layer = tf_keras.layers.Dense(units, activation, kernel_initializer=start)
+    layer.build([None, inputs])
+    return layer

@@ -8,12 +8,14 @@ import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphs.errors import CheckpointError
+from graphs.errors import CheckpointError, UsageError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
+from graphs.problem import Problem
+from tfplace.algorithms.learned.config import PlacetoConfig
 from tfplace.output_paths import write_file
 from tfplace.search.kept.snapshot import Snapshot
 
@@ -204,3 +206,51 @@ def _error(name: str, what: str) -> CheckpointError:
         f"reading the policy {name!r}: {what}; wanted a checkpoint of `tfplace train`; train "
         "one, or check the path"
     )
+
+
+if TYPE_CHECKING:
+    from tfplace.algorithms.learned.placeto import Placeto
+
+ALGORITHM = "placeto"
+
+
+def algorithm_with_policy(algorithm: str, policy: str | None) -> tuple[str, Checkpoint | None]:
+    """The algorithm that runs, and what it starts from; "auto" with a policy is Placeto.
+
+    Raises:
+      CheckpointError: the checkpoint is missing, damaged or not ours.
+      UsageError: the algorithm has no policy of that kind.
+    """
+    if policy is None:
+        return algorithm, None
+    if algorithm not in ("auto", ALGORITHM):
+        raise UsageError(
+            f"reading --policy={policy}: a trained policy is one of {ALGORITHM}'s, found "
+            f"--algorithm={algorithm}; leave one of the two flags out"
+        )
+    return ALGORITHM, read_checkpoint(policy)
+
+
+def placeto_from(checkpoint: Checkpoint, problem: Problem, seed: int) -> Placeto:
+    """Placeto with a checkpoint's weights.
+
+    Its first episode is the trained policy alone; then it goes on learning at the last, low rate.
+
+    Args:
+      checkpoint: of `tfplace train`.
+      problem: any graph and cluster.
+      seed: of its random choices.
+    """
+    from tfplace.algorithms.learned.placeto import Placeto
+
+    default, sizes = PlacetoConfig(), checkpoint.sizes
+    config = dataclasses.replace(
+        default,
+        units=sizes.units,
+        rounds=sizes.rounds,
+        grouping=dataclasses.replace(default.grouping, max_groups=sizes.max_groups),
+        optimizer=dataclasses.replace(default.optimizer, learning_rate=default.last_learning_rate),
+    )
+    placeto = Placeto(problem, seed, config)
+    placeto.set_weights(checkpoint.arrays)
+    return placeto

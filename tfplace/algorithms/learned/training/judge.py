@@ -13,9 +13,7 @@ from graphs.placement import Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import PlacetoConfig
 from tfplace.algorithms.learned.placeto import Placeto
-from tfplace.algorithms.placers.one_shot import OneShot
-from tfplace.algorithms.placers.random import Random
-from tfplace.algorithms.placers.single import single_devices
+from tfplace.algorithms.placers.one_shot import OneShot, Random, single_devices
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Trial
 from tfplace.simulation.evaluator import SimulatingEvaluator

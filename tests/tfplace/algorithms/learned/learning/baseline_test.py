@@ -1,8 +1,8 @@
-"""Tests of tfplace.algorithms.learned.learning.baseline."""
+"""Tests of tfplace.algorithms.learned.learning.appraisal."""
 
 import numpy as np
 
-from tfplace.algorithms.learned.learning.baseline import (
+from tfplace.algorithms.learned.learning.appraisal import (
     MovingAverage,
     advantages,
     over_median,

@@ -1,8 +1,8 @@
-"""Tests of tfplace.algorithms.learned.learning.cross_entropy."""
+"""Tests of tfplace.algorithms.learned.learning.policy_gradient."""
 
 import numpy as np
 
-from tfplace.algorithms.learned.learning.cross_entropy import (
+from tfplace.algorithms.learned.learning.policy_gradient import (
     close_to,
     elite_frequencies,
     elite_indices,

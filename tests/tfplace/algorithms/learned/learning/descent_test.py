@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfplace.algorithms.learned.config import AdamConfig
-from tfplace.algorithms.learned.learning.descent import Descent
+from tfplace.algorithms.learned.learning.policy_gradient import Descent
 
 
 class Slope(tf.Module):

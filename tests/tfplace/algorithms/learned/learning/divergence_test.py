@@ -1,9 +1,9 @@
-"""Tests of tfplace.algorithms.learned.learning.divergence."""
+"""Tests of tfplace.algorithms.learned.learning.policy_gradient."""
 
 import numpy as np
 import pytest
 
-from tfplace.algorithms.learned.learning.divergence import require_finite
+from tfplace.algorithms.learned.learning.policy_gradient import require_finite
 from tfplace.search.trial import DivergedError
 
 

@@ -1,10 +1,10 @@
-"""Tests of tfplace.algorithms.learned.policies.categorical."""
+"""Tests of tfplace.algorithms.learned.post."""
 
 import numpy as np
 import tensorflow as tf
 
-from tfplace.algorithms.learned.policies.categorical import Categorical
 from tfplace.algorithms.learned.policies.distributions import log_prior
+from tfplace.algorithms.learned.post import Categorical
 
 ALLOWED = np.array([[True, True, False], [False, True, False]])
 

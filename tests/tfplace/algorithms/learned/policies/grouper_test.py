@@ -1,10 +1,10 @@
-"""Tests of tfplace.algorithms.learned.policies.grouper."""
+"""Tests of tfplace.algorithms.learned.hierarchical."""
 
 import numpy as np
 import tensorflow as tf
 
 from tfplace.algorithms.learned.config import GrouperConfig
-from tfplace.algorithms.learned.policies.grouper import Grouper
+from tfplace.algorithms.learned.hierarchical import Grouper
 
 IDS = np.array([0, 1, 0, 2], dtype=np.int32)
 FEATURES = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)

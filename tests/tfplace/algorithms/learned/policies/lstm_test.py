@@ -1,11 +1,11 @@
-"""Tests of tfplace.algorithms.learned.policies.lstm."""
+"""Tests of tfplace.algorithms.learned.policies.seq2seq."""
 
 import math
 
 import numpy as np
 import tensorflow as tf
 
-from tfplace.algorithms.learned.policies.lstm import lstm, lstm_cell
+from tfplace.algorithms.learned.policies.seq2seq import lstm, lstm_cell
 
 
 def test_cell_by_hand():

@@ -8,9 +8,14 @@ import pytest
 
 from graphs.errors import UsageError
 from tests.builders import Machine, Op, build_problem
-from tfplace.algorithms.learned.training.checkpoint import Recipe, read_checkpoint, write_checkpoint
+from tfplace.algorithms.learned.training.checkpoint import (
+    Recipe,
+    algorithm_with_policy,
+    placeto_from,
+    read_checkpoint,
+    write_checkpoint,
+)
 from tfplace.algorithms.learned.training.judge import HeldOut, geometric_mean
-from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy, placeto_from
 from tfplace.algorithms.learned.training.training import Trainer, TrainingLimits, num_open, train
 from tfplace.cli import main
 from tfplace.commands.train import TRAINING_FILE
