@@ -43,12 +43,18 @@ def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[n
     """bool[nodes]: what TensorFlow computes of constants before the first step, and then keeps.
 
     A size counts as a constant for the batch that the graph is inferred with. Ops with a state,
-    with functions and of control flow are never folded.
+    with functions and of control flow are never folded. What is read for a size alone goes, too.
     """
     fed, open_ended = {op_of(spec.tensor) for spec in flat.feeds}, set(properties.unknown)
     nodes, constants, kept = flat.graph_def.node, set[str](), set[str]()
+    read = {op_of(name) for node in nodes for name in node.input}
+    stays, seen = (set(flat.nodes) - read) | fed | set(map(op_of, flat.fetches)), set[str]()
     for node in nodes:
         inputs = data_inputs(node)
+        seen.add(node.name)
+        stays.update(name for name in map(op_of, node.input) if name not in seen)  # of a loop
+        if node.op in _CONTROL_FLOW or node.name in flat.unit_of_node or has_state(node.op):
+            stays.add(node.name)
         if node.name in fed or node.op in _CONTROL_FLOW or node.name in flat.unit_of_node:
             continue
         is_size = node.op in _HANG_ON_SHAPES and open_ended.isdisjoint(map(tensor_of, inputs))
@@ -61,13 +67,12 @@ def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[n
                 most = max(most, sum(map(properties.num_bytes, inputs)))
             if node.op == "Const" or sum(properties.bytes_of[node.name]) <= most:
                 kept.add(node.name)
-    needed = set(map(op_of, flat.fetches))  # at each step
     folded = np.zeros(len(nodes), np.bool_)
     for i in reversed(range(len(nodes))):
         name = nodes[i].name
-        folded[i] = name in kept or (name in constants and name not in needed)
+        folded[i] = name in kept or name not in stays
         if not folded[i]:
-            needed.update(map(op_of, data_inputs(nodes[i])))
+            stays.update(map(op_of, nodes[i].input))
     return folded
 
 
