@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -43,12 +44,13 @@ def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[n
     """bool[nodes]: what TensorFlow computes of constants before the first step, and then keeps.
 
     A size counts as a constant for the batch that the graph is inferred with. Ops with a state,
-    with functions and of control flow are never folded. What is read for a size alone goes, too.
+    with functions and of control flow are never folded. What is read for a size alone goes, too,
+    and what a convolution is multiplied by goes into its filter where both are constants.
     """
     fed, open_ended = {op_of(spec.tensor) for spec in flat.feeds}, set(properties.unknown)
     nodes, constants, kept = flat.graph_def.node, set[str](), set[str]()
-    read = {op_of(name) for node in nodes for name in node.input}
-    stays, seen = (set(flat.nodes) - read) | fed | set(map(op_of, flat.fetches)), set[str]()
+    read = collections.Counter(op_of(name) for node in nodes for name in node.input)
+    stays, seen = (set(flat.nodes) - read.keys()) | fed | set(map(op_of, flat.fetches)), set[str]()
     for node in nodes:
         inputs = data_inputs(node)
         seen.add(node.name)
@@ -67,12 +69,23 @@ def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[n
                 most = max(most, sum(map(properties.num_bytes, inputs)))
             if node.op == "Const" or sum(properties.bytes_of[node.name]) <= most:
                 kept.add(node.name)
+
+    def scales(one: str, other: str) -> bool:
+        conv = flat.nodes[op_of(one)]
+        return (
+            conv.op in ("Conv2D", "Conv3D")
+            and read[conv.name] == 1
+            and kept.issuperset(map(op_of, (conv.input[1], other)))
+            and math.prod(properties.shape(other) or ()) in (1, *(properties.shape(conv.input[1]) or ())[-1:])
+        )
+
     folded = np.zeros(len(nodes), np.bool_)
     for i in reversed(range(len(nodes))):
-        name = nodes[i].name
+        name, inputs = nodes[i].name, data_inputs(nodes[i])
         folded[i] = name in kept or name not in stays
         if not folded[i]:
             stays.update(map(op_of, nodes[i].input))
+            folded[i] = nodes[i].op == "Mul" and (scales(*inputs) or scales(*inputs[::-1]))
     return folded
 
 
