@@ -76,7 +76,8 @@ def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[n
             conv.op in ("Conv2D", "Conv3D")
             and read[conv.name] == 1
             and kept.issuperset(map(op_of, (conv.input[1], other)))
-            and math.prod(properties.shape(other) or ()) in (1, *(properties.shape(conv.input[1]) or ())[-1:])
+            and math.prod(properties.shape(other) or ())
+            in (1, *(properties.shape(conv.input[1]) or ())[-1:])
         )
 
     folded = np.zeros(len(nodes), np.bool_)
@@ -90,7 +91,9 @@ def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[n
 
 
 _HANDS_ON = {
-    **dict.fromkeys("Sum Mean Prod Max Min All Any Tile BroadcastTo Pad PadV2 MirrorPad".split(), 0),
+    **dict.fromkeys(
+        "Sum Mean Prod Max Min All Any Tile BroadcastTo Pad PadV2 MirrorPad".split(), 0
+    ),
     **dict.fromkeys(("Slice", "StridedSlice", "Transpose", "SplitV", "Pack", "AddN"), 0),
     "Split": 1,
 }
