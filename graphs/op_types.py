@@ -129,9 +129,14 @@ TAKES_OVER: Mapping[str, tuple[int, tuple[int, ...] | None]] = {
 and size that nothing else needs; None for all of them}: `OpKernelContext::forward_input` of its
 kernels (the contract, section 6, rule 6)."""
 
-NO_LAUNCH = frozenset(_column("no_launch"))
+_OF_LISTS = "Reserve Resize Length ElementShape PushBack PopBack SetItem GetItem ConcatLists"
+
+NO_LAUNCH = frozenset(_column("no_launch")) | {
+    "EmptyTensorList",
+    *(f"TensorList{does}" for does in _OF_LISTS.split()),
+}
 """On a GPU they launch no kernel: they only hand a buffer on, or do nothing, or answer on the host.
-So they take no time (`graphs/pricing`)."""
+So they take no time (`graphs/pricing`). Lists hold buffers; what joins these copies."""
 
 INLINE = frozenset(_column("inline"))
 """Their CPU kernels say that they are cheap (`OpKernel::IsExpensive` is false): the executor runs

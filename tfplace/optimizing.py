@@ -349,6 +349,7 @@ def _read(
             before_pricing=pricing_begins,
             trace_seconds=trace_seconds,
             on_split=split,
+            budget_seconds=options.budget_seconds,
         )
     for sentence in filter(None, (*prepared.matched, left_out_sentence(left_out(prepared.source)))):
         progress.say(sentence)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,7 +32,7 @@ _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
 _DEEPEST = 100
 
 
-_SAY_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+_HANG_ON_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
 _CONTROL_FLOW = (
     op_types.ENTER | op_types.EXIT | op_types.SWITCHES | op_types.MERGES | op_types.NEXT_ITERATION
 )
@@ -42,15 +44,23 @@ def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[n
     """bool[nodes]: what TensorFlow computes of constants before the first step, and then keeps.
 
     A size counts as a constant for the batch that the graph is inferred with. Ops with a state,
-    with functions and of control flow are never folded.
+    with functions and of control flow are never folded. What is read for a size alone goes, too,
+    and what a convolution is multiplied by goes into its filter where both are constants.
     """
     fed, open_ended = {op_of(spec.tensor) for spec in flat.feeds}, set(properties.unknown)
     nodes, constants, kept = flat.graph_def.node, set[str](), set[str]()
+    read = collections.Counter(op_of(name) for node in nodes for name in node.input)
+    stays, seen = (set(flat.nodes) - read.keys()) | fed | set(map(op_of, flat.fetches)), set[str]()
     for node in nodes:
         inputs = data_inputs(node)
+        seen.add(node.name)
+        stays.update(name for name in map(op_of, node.input) if name not in seen)  # of a loop
+        if node.op in _CONTROL_FLOW or node.name in flat.unit_of_node or has_state(node.op):
+            stays.add(node.name)
         if node.name in fed or node.op in _CONTROL_FLOW or node.name in flat.unit_of_node:
             continue
-        is_size = node.op in _SAY_SHAPES and open_ended.isdisjoint(map(tensor_of, inputs))
+        is_size = node.op in _HANG_ON_SHAPES and open_ended.isdisjoint(map(tensor_of, inputs))
+        is_size = is_size and properties.dtype_of[node.name][0] != "variant"
         all_known = bool(inputs) and all(op_of(name) in constants for name in inputs)
         if node.op == "Const" or ((is_size or all_known) and not has_state(node.op)):
             constants.add(node.name)
@@ -59,14 +69,70 @@ def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[n
                 most = max(most, sum(map(properties.num_bytes, inputs)))
             if node.op == "Const" or sum(properties.bytes_of[node.name]) <= most:
                 kept.add(node.name)
-    needed = set(map(op_of, flat.fetches))  # at each step
+
+    def scales(one: str, other: str) -> bool:
+        conv = flat.nodes[op_of(one)]
+        return (
+            conv.op in ("Conv2D", "Conv3D")
+            and read[conv.name] == 1
+            and kept.issuperset(map(op_of, (conv.input[1], other)))
+            and math.prod(properties.shape(other) or ())
+            in (1, *(properties.shape(conv.input[1]) or ())[-1:])
+        )
+
     folded = np.zeros(len(nodes), np.bool_)
     for i in reversed(range(len(nodes))):
-        name = nodes[i].name
-        folded[i] = name in kept or (name in constants and name not in needed)
+        name, inputs = nodes[i].name, data_inputs(nodes[i])
+        folded[i] = name in kept or name not in stays
         if not folded[i]:
-            needed.update(map(op_of, data_inputs(nodes[i])))
+            stays.update(map(op_of, nodes[i].input))
+            folded[i] = nodes[i].op == "Mul" and (scales(*inputs) or scales(*inputs[::-1]))
     return folded
+
+
+_HANDS_ON = {
+    **dict.fromkeys(
+        "Sum Mean Prod Max Min All Any Tile BroadcastTo Pad PadV2 MirrorPad".split(), 0
+    ),
+    **dict.fromkeys(("Slice", "StridedSlice", "Transpose", "SplitV", "Pack", "AddN"), 0),
+    "Split": 1,
+}
+"""Their kernels hand this input on where they have nothing to leave out, to repeat or to add."""
+
+
+def handing_on(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[np.bool_]:
+    """bool[nodes]: what only hands its input on, by the sizes and axes that it is given."""
+    open_ended = set(properties.unknown)
+
+    def hands_on(node: Any) -> bool:
+        if node.op not in _HANDS_ON or len(properties.shape_of[node.name]) > 1:
+            return False
+        inputs = data_inputs(node)
+        source = tensor_of(inputs[_HANDS_ON[node.op]])
+        if not open_ended.isdisjoint((source, f"{node.name}:0")):
+            return False
+        shape = properties.shape(source) or ()
+        if node.op == "AddN":
+            return len(inputs) == 1
+        if node.op == "StridedSlice":
+            strides = _elements(inputs[3], flat, properties)
+            is_in_order = strides is not None and bool((strides == 1).all())
+        elif node.op == "Transpose":
+            axes = _elements(inputs[1], flat, properties)
+            long = [] if axes is None else [axis for axis in axes.tolist() if shape[axis] != 1]
+            is_in_order = axes is not None and long == sorted(long)
+        else:
+            is_in_order = True
+        return is_in_order and math.prod(shape) == math.prod(properties.shape(node.name) or ())
+
+    return np.array([hands_on(node) for node in flat.graph_def.node], np.bool_)
+
+
+def _elements(tensor: str, flat: FlatGraph, properties: TensorProperties) -> np.ndarray | None:
+    """What says sizes or axes; None where a run decides it."""
+    node, exact = flat.nodes[op_of(tensor)], properties.known_of(tensor).exact
+    node = type(node).FromString(exact) if exact else node
+    return constant(node) if node.op == "Const" else None
 
 
 class ConstantValues:

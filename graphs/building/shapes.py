@@ -130,12 +130,14 @@ def infer(flat: FlatGraph) -> TensorProperties:
     return infer_graph_def(flat.graph_def, flat.feeds)
 
 
-def infer_known(flat: FlatGraph) -> TensorProperties:
+def infer_known(flat: FlatGraph, through_units: bool = False) -> TensorProperties:
     """Infers as `infer` does, but without bounds: what depends on values stays unknown.
 
-    A bound is good enough to price an op; whoever cuts a tensor has to know its size.
+    A bound is good enough to price an op; whoever cuts a tensor has to know its size. What units
+    make is as the model says, unless their functions are to be inferred, too.
     """
-    return _infer(flat.graph_def, list(flat.feeds))
+    called = _Functions(flat.graph_def, 0) if through_units else None
+    return _infer(flat.graph_def, list(flat.feeds), called, has_bounds=False)
 
 
 def infer_graph_def(graph_def: Any, feeds: Iterable[TensorSpec] = ()) -> TensorProperties:
@@ -257,14 +259,15 @@ def _may_be(shape: Shape, declared: Shape) -> bool:
 
 
 def _infer(
-    graph_def: Any, feeds: Sequence[TensorSpec], called: Called | None = None
+    graph_def: Any, feeds: Sequence[TensorSpec], called: Called | None, has_bounds: bool = True
 ) -> TensorProperties:
     """Infers one node of each kind; without `called` nothing but what TensorFlow says of it."""
     require_time()
     first = first_of_shapes(graph_def, {op_of(feed.tensor) for feed in feeds})
     kept = without_same(graph_def, first)
     nodes = functools.cache(functools.partial(_standing_in, graph_def, first, kept))
-    pieces, known = _bounded(kept, feeds, called, nodes)
+    bounded = _bounded(kept, feeds, called, nodes) if has_bounds else _imported(kept, feeds, called)
+    pieces, known = bounded
     return _of_all(known, pieces.known, graph_def, first)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphs import op_types
-from graphs.building.constant_values import folded_nodes
+from graphs.building.constant_values import folded_nodes, handing_on
 from graphs.building.shapes import MAX_NESTING, TensorProperties, infer
 from graphs.building.unit_bodies import UnitBodies, unit_bodies
 from graphs.errors import ModelError
@@ -71,17 +71,18 @@ def node_work(flat: FlatGraph, properties: TensorProperties, nesting: int = 0) -
             each[first] = [answer(nodes[number], device_type) for number in first]
         return {device_type: each[alike] for device_type, each in found.items()}
 
-    folded, work = folded_nodes(flat, properties), estimate(flat, properties)
+    free = folded_nodes(flat, properties) | handing_on(flat, properties)
+    work = estimate(flat, properties)
     launches = of_all(table.launches)
     return NodeWork(
         OpWork(
-            np.where(folded, 0.0, work.flops),
-            np.where(folded, 0.0, work.memory_bytes),
+            np.where(free, 0.0, work.flops),
+            np.where(free, 0.0, work.memory_bytes),
             work.notes,
         ),
         of_all(lambda node, device_type: runs_on(node, device_type, table, library)),
-        {device_type: each & ~folded for device_type, each in launches.items()},
-        folded | [node.op in op_types.NO_LAUNCH for node in nodes],
+        {device_type: each & ~free for device_type, each in launches.items()},
+        free | [node.op in op_types.NO_LAUNCH for node in nodes],
         table.source,
         trips.times,
         NO_INNER_WORK if bodies is None else _inner_work(flat, bodies, trips, nesting),

@@ -133,11 +133,15 @@ def at_far_size(
     axis_of_feed: Mapping[str, int],
     open_axes: Mapping[str, Sequence[int]],
 ) -> tuple[int, TensorProperties] | None:
-    """A much larger batch, and the step's tensors there; None where it does not run so."""
+    """A much larger batch, and the step's tensors there; None where it does not run so.
+
+    What loops make there is found, too: what isn't known would count as no part of the batch.
+    """
     for far in (_FAR * batch + _FAR_REMAINDER, _FAR * batch):
         larger = larger_step(flat, axis_of_feed, open_axes, far - batch)
         if larger is not None:
-            return far, larger[1]
+            has_units = bool(flat.unit_of_node)
+            return far, infer_known(larger[0], has_units) if has_units else larger[1]
     return None
 
 

@@ -18,7 +18,9 @@ COLUMNS = {
         "VariableV2 Variable ReadVariableOp RefIdentity ControlTrigger Switch RefSwitch _SwitchN "
         "Merge RefMerge Enter RefEnter Exit RefExit NextIteration RefNextIteration LoopCond Shape "
         "ShapeN Size Rank _Arg _Retval VarIsInitializedOp IsVariableInitialized Assert "
-        "CheckNumerics"
+        "CheckNumerics EmptyTensorList TensorListReserve TensorListResize TensorListLength "
+        "TensorListElementShape TensorListPushBack TensorListPopBack TensorListSetItem "
+        "TensorListGetItem TensorListConcatLists"
     ),
     "INLINE": (
         "Const Identity IdentityN Reshape Shape ShapeN Rank Size NoOp VarHandleOp ReadVariableOp "

@@ -47,6 +47,9 @@ from tfplace.search.instance import Instance
 
 _log = logging.getLogger("tfplace")
 
+LEAST_SECONDS_ALONE = 5.0
+"""The budget from which on the ops of a single device are timed."""
+
 
 class OrderOfPlacement(Protocol):
     """Finds what should start when."""
@@ -152,6 +155,7 @@ def prepare(
     trace_seconds: float = math.inf,
     earlier: PreparedModel | None = None,
     on_split: Callable[[SourceModel], None] = _nobody,
+    budget_seconds: float = 0.0,
 ) -> PreparedModel:
     """Prepares a problem.
 
@@ -165,6 +169,7 @@ def prepare(
         where the ops of its step as it came were timed, a split one's are priced by that.
       on_split: is given the model with the split step before its ops are read, unless they will be
         timed.
+      budget_seconds: of a search; one device leaves nothing to search, so there is time for ops.
 
     Raises:
       ModelError, FeedError, ClusterError, ConstraintError, UsageError: bad input.
@@ -175,7 +180,8 @@ def prepare(
         )
     cluster = find_cluster(options.cluster)
     present = is_present(cluster)
-    is_timed = present and trace and cluster.num_devices > 1
+    is_searched = cluster.num_devices > 1
+    is_timed = present and trace and (is_searched or budget_seconds >= LEAST_SECONDS_ALONE)
     places = places_of_shards(cluster, options.num_shards)
     to_split = None if earlier is None else earlier.to_split
     model = load_model(options, places, _nobody if is_timed else on_split, to_split)

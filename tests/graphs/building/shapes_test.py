@@ -156,3 +156,18 @@ def test_what_is_taken_out_of_an_optional_has_the_shape_of_what_was_put_in():
              if n.op == "OptionalGetValue"}  # fmt: skip
     assert sorted(taken.values()) == [(6, 3), (7, 3)]
     assert all(("/then/" in name) == (shape == (6, 3)) for name, shape in taken.items())
+
+
+def test_what_a_loop_makes_is_known_where_its_body_is_looked_at():
+    """The model says nothing of the rows that come out; a step that is cut has to know them."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], name="x")])
+    def step(x):
+        either = (tf.TensorShape([]), tf.TensorShape(None))
+        _, y = tf.while_loop(lambda i, y: i < 4, lambda i, y: (i + 1, tf.tanh(y)), (0, x), either)
+        return tf.exp(y, name="behind")
+
+    graph_def = step.get_concrete_function().graph.as_graph_def()
+    flat = flatten(graph_def, [TensorSpec("x:0", "float32", (5, 3))], ["behind:0"])
+    assert shapes.infer_known(flat).shape("behind:0") is None
+    assert shapes.infer_known(flat, through_units=True).shape("behind:0") == (5, 3)
