@@ -8,6 +8,7 @@ partitioned table go through that.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -92,6 +93,7 @@ class IndexRanges:
         self._nodes = flow.flat.nodes
         self._values = flow.values
         self._depth = depth
+        self._in_loop: dict[str, str] = {}  # {argument of a loop's condition: that of its body}
 
     def form(self, tensor: str) -> Form:
         """What the numbers of `tensor` have to be like; the smallest size that they index."""
@@ -149,12 +151,21 @@ class IndexRanges:
             flow = ElementFlow(opened.flat, infer(opened.flat))
         except ModelError:  # of shapes that change in a loop
             return None
-        return opened.functions, IndexRanges(flow, self._depth + 1)
+        inside = IndexRanges(flow, self._depth + 1)
+        for number, (body, condition) in enumerate(itertools.pairwise(opened.functions)):
+            if body.unit == condition.unit and body.inputs == condition.inputs:
+                for position in range(len(body.inputs)):
+                    own = argument_name(number, position) + ":0"
+                    inside._in_loop[argument_name(number + 1, position) + ":0"] = own
+        return opened.functions, inside
 
     def _wanted(self, node: Any, position: int) -> Form:
         """What a node wants of the numbers of its input."""
-        if node.op in _COMPARED and (count := self._counted_by(node.input[1 - position])):
-            return Form("length", count + 1)
+        if node.op in _COMPARED:
+            count = self._counted_by(node.input[1 - position])
+            count = count or self._indexed_in_loop(node.input[1 - position])
+            if count:
+                return Form("length", count + 1)
         name, bound = _RULES.get((node.op, position), ("", "."))
         size = self._bound(node, bound)
         if node.op == "StridedSlice" and node.attr["shrink_axis_mask"].i:
@@ -201,9 +212,16 @@ class IndexRanges:
         shape = self._shape(tensor)
         return max(shape, default=0) if shape is not None and min(shape, default=0) >= 0 else None
 
+    def _indexed_in_loop(self, tensor: str) -> int | None:
+        """What the counter of a loop, which its condition compares, indexes in the loop's body."""
+        source = parse_input(source_of(tensor, self._nodes, _SAME_NUMBERS)).tensor
+        counter = self._in_loop.get(source)
+        forms = self._all_wanted(counter) if counter else ()
+        return min((form.limit for form in forms if form.limit), default=None)
+
     def _changed(self, node: Any, position: int, scale: _Scale) -> _Scale | None:
         """The scale behind a division by a constant, a difference with one, or a maximum."""
-        if node.op == "Maximum":
+        if node.op in ("Maximum", "Max", "Min") and (node.op == "Maximum" or position == 0):
             return scale
         if node.op not in ("FloorDiv", "Sub") or position != 0:
             return None

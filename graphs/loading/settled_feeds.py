@@ -26,7 +26,7 @@ from graphs.source_model import TensorSpec
 
 _CHECKS = op_types.CONDITIONALS | {"Assert", "Cholesky", "MatrixInverse", "CheckNumericsV2"}
 _LARGE = re.compile("Conv|.*MatMul|Einsum|FusedBatchNorm|While|StatelessWhile|.*Call")
-_MOST_INPUTS, _SECONDS = 2, 5.0
+_MOST_INPUTS, _SECONDS = 4, 5.0
 
 Arrays = Mapping[str, np.ndarray]
 Make = Callable[[TensorSpec, Form], np.ndarray]
@@ -45,15 +45,22 @@ def settled(
     if not checks:
         return found
     passes, end = _passing(flat, checks), time.monotonic() + _SECONDS
-    for number, (check, inputs) in enumerate(checks.items()):
-        if len(inputs) > _MOST_INPUTS or passes([check], found):
+    for number, check in enumerate(checks):
+        if passes([check], found):
+            continue
+        # Earlier checks of these inputs may want others of their inputs changed, too.
+        inputs = _checked_with(check, list(checks)[:number], checks)
+        if len(inputs) > _MOST_INPUTS:
             continue
         # Made one after the other: of large inputs not all kinds fit into memory.
         kinds: list[list[Callable[[], np.ndarray]]] = [
             [partial(found.__getitem__, each.tensor), *_others(each, sizes, make)]
             for each in inputs
         ]
-        for values in itertools.product(*kinds):
+        # First all of one kind, then each of the next kind: zeros, ones, sizes.
+        alike = zip(*kinds, strict=False)
+        rising = zip(*(each[number:] for number, each in enumerate(kinds)), strict=False)
+        for values in itertools.chain(alike, rising, itertools.product(*kinds)):
             if time.monotonic() > end:
                 return found
             tensors = [each.tensor for each in inputs]
@@ -62,6 +69,17 @@ def settled(
                 found = tried
                 break
     return found
+
+
+def _checked_with(
+    check: str, earlier: Sequence[str], checks: Mapping[str, Sequence[TensorSpec]]
+) -> list[TensorSpec]:
+    """The inputs of a check, and those that earlier checks tie to them."""
+    inputs = list(checks[check])
+    for other in reversed(earlier):
+        if any(spec in inputs for spec in checks[other]):
+            inputs = [spec for spec in checks[other] if spec not in inputs] + inputs
+    return inputs
 
 
 def _checks_of_inputs(
@@ -132,7 +150,7 @@ def _others(spec: TensorSpec, sizes: set[int], make: Make) -> Iterator[Callable[
             yield from (partial(_parts, spec, size, kind, ends) for ends in (True, False))
     elif kind.kind != "O":
         yield from (partial(first, Form(name)) for name in REAL)
-        yield from (partial(np.full, spec.shape, value, kind) for value in (0, 1))
+        yield from (partial(np.full, spec.shape, value, kind) for value in range(3))
     yield lambda: np.sort(first(Form()), axis=None).reshape(spec.shape)
 
 

@@ -8,9 +8,11 @@ import numbers
 import os
 import re
 import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
+import numpy as np
 from absl import flags
 
 from graphs.cluster import Cluster
@@ -19,6 +21,9 @@ from graphs.errors import UsageError
 from tfplace.commands.command_table import COMMANDS, load_flagged
 from tfplace.commands.parse import known_command, parse
 
+MOST_SAID = 200
+"""Characters of a value that a message repeats."""
+
 
 class ModelFlags(TypedDict, total=False):
     """Flags that every command with a model has; `tfplace inspect --help` explains them."""
@@ -26,7 +31,7 @@ class ModelFlags(TypedDict, total=False):
     cluster: str | Cluster
     memory_reserve: float
     fetch: Sequence[str]
-    feed: str
+    feed: str | Mapping[str, Any]
     signature: str
     mode: str
     batch_size: int
@@ -75,7 +80,8 @@ class OptimizeFlags(ModelFlags, total=False):
 def flag_values(
     command: str, arguments: Sequence[str], given: Mapping[str, Any]
 ) -> Iterator[flags.FlagValues]:
-    """What the command line would have parsed; a Cluster is a cluster file while this lasts.
+    """What the command line would have parsed; a Cluster is a cluster file while this lasts, arrays
+    to feed are an .npz.
 
     Args:
       command: its name.
@@ -92,6 +98,9 @@ def flag_values(
             if isinstance(value, Cluster):
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfplace."))
                 value = _cluster_path(value, folder)
+            if name == "feed" and isinstance(value, Mapping):
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfplace."))
+                value = _feed_path(value, folder)
             words += _words(name, value, kinds.get(name))
         values = parse(command, [*words, "--", *arguments])[1]
         load_flagged(values)
@@ -115,7 +124,30 @@ def _words(name: str, value: Any, kind: str | None) -> list[str]:
     wanted = f"what --{name} takes on the command line"
     if kind == "multi":
         wanted += ", or a list of it"
-    raise UsageError(f"reading {name}={value!r}: found {type(value).__name__}; wanted {wanted}")
+    said = f"{name}={value!r}"[:MOST_SAID]
+    raise UsageError(f"reading {said}: found {type(value).__name__}; wanted {wanted}")
+
+
+def _feed_path(arrays: Mapping[str, Any], folder: str) -> str:
+    """Writes an .npz, whose arrays may have any name, as np.savez's may not.
+
+    Raises:
+      UsageError: a value is no array.
+    """
+    path = os.path.join(folder, "feed.npz")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, given in arrays.items():
+            try:
+                array = np.asarray(given)
+                array = array.astype(np.bytes_) if array.dtype == object else array
+                with archive.open(f"{name}.npy", "w") as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
+            except (TypeError, ValueError) as error:
+                raise UsageError(
+                    f"reading feed: {name!r} is no array: {str(error).splitlines()[0]}; wanted "
+                    "{input: array}"
+                ) from None
+    return path
 
 
 def _cluster_path(cluster: Cluster, folder: str) -> str:

@@ -42,9 +42,9 @@ class FlatStep:
         self._concrete = function.get_concrete_function(*wanted.positional, **wanted.keywords)
         traced = self._concrete.structured_input_signature
         self._structure = traced if call is None else call.structure
-        self._leaves = tf.nest.flatten(self._structure)
-        specs = tf.nest.flatten(traced)
-        _require_plain(specs)
+        _require_fed(tf.nest.flatten(traced))
+        self._leaves = _parts(self._structure)
+        specs = _parts(traced)
         self.name = str(getattr(function, "__name__", "step"))
         self._fed = [i for i, spec in enumerate(specs) if isinstance(spec, tf.TensorSpec)]
         self._specs = [specs[i] for i in self._fed]
@@ -65,14 +65,15 @@ class FlatStep:
         Raises:
           UsageError: the arguments are not like those of the example.
         """
+        structure = _read(call.structure)
         try:
-            tf.nest.assert_same_structure(self._structure, call.structure)
+            tf.nest.assert_same_structure(self._structure, structure, expand_composites=True)
         except (ValueError, TypeError) as error:
             raise UsageError(
                 f"{_CALLING}: the arguments have another structure than the example: "
                 f"{str(error).splitlines()[0]}; call it as in example_args"
             ) from None
-        leaves = tf.nest.flatten(call.structure)
+        leaves = _parts(structure)
         for i, (leaf, example) in enumerate(zip(leaves, self._leaves, strict=True)):
             if i not in self._fed and not _is_same(leaf, example):
                 raise UsageError(
@@ -97,10 +98,11 @@ class FlatStep:
 
     def with_fed(self, call: Call, fed: Sequence[Any]) -> Call:
         """The call with the tensors that `fed` made of its arguments."""
-        leaves = tf.nest.flatten(call.structure)
+        structure = _read(call.structure)
+        leaves = _parts(structure)
         for i, tensor in zip(self._fed, fed, strict=True):
             leaves[i] = tensor
-        return Call(*tf.nest.pack_sequence_as(call.structure, leaves))
+        return Call(*_of_parts(structure, leaves))
 
     def accepts(self, shapes: Shapes) -> bool:
         """Whether it was traced for inputs of these shapes, too.
@@ -115,9 +117,9 @@ class FlatStep:
     def packed(self, outputs: Mapping[str, Any]) -> Any:
         """A call's outputs in the structure that the step returns."""
         structure = self._concrete.structured_outputs
-        leaves = tf.nest.flatten(structure)
+        leaves = _parts(structure)
         values = [outputs.get(f"output_{i}", leaf) for i, leaf in enumerate(leaves)]
-        return tf.nest.pack_sequence_as(structure, values)
+        return _of_parts(structure, values)
 
     def save(self, folder: str) -> None:
         """Writes the SavedModel.
@@ -135,13 +137,11 @@ class FlatStep:
             leaves = list(self._leaves)
             for i, value in zip(self._fed, fed, strict=True):
                 leaves[i] = value
-            positional, keywords = tf.nest.pack_sequence_as(self._structure, leaves)
+            positional, keywords = _of_parts(self._structure, leaves)
             # Not the function, which would be traced again, and draw other seeds than at first.
             returned = self._concrete(*positional, **keywords)
             outputs = {
-                f"output_{i}": leaf
-                for i, leaf in enumerate(tf.nest.flatten(returned))
-                if tf.is_tensor(leaf)
+                f"output_{i}": leaf for i, leaf in enumerate(_parts(returned)) if tf.is_tensor(leaf)
             }
             return outputs or {"done": tf.constant(True)}
 
@@ -183,9 +183,26 @@ def shapes_of(tensors: Sequence[Any]) -> Shapes:
     return tuple(None if shape.rank is None else tuple(shape) for shape in shapes)
 
 
-def _require_plain(specs: Sequence[Any]) -> None:
+def _parts(structure: Any) -> list[Any]:
+    """The leaves of a structure; of ragged and sparse tensors, their tensors."""
+    return list(tf.nest.flatten(structure, expand_composites=True))
+
+
+def _of_parts(structure: Any, leaves: Sequence[Any]) -> Any:
+    return tf.nest.pack_sequence_as(structure, leaves, expand_composites=True)
+
+
+def _read(structure: Any) -> Any:
+    """The structure with the values of variables: they are composites, too."""
+    return tf.nest.map_structure(
+        lambda leaf: leaf.read_value() if isinstance(leaf, tf.Variable) else leaf, structure
+    )
+
+
+def _require_fed(specs: Sequence[Any]) -> None:
+    fed = (tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
     for spec in specs:
-        if isinstance(spec, tf.TypeSpec) and not isinstance(spec, tf.TensorSpec):
+        if isinstance(spec, tf.TypeSpec) and not isinstance(spec, fed):
             raise UsageError(
                 f"placing a step: an argument is a {spec.value_type.__name__}; wanted tensors, "
                 "arrays, and values to bake in: give its tensors and make it of them in the step "

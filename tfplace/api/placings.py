@@ -154,7 +154,8 @@ class Placings:
         feed, size = self._flags.get("feed"), self._flags.get("batch_size")
         if feed is not None:
             names = self.first.inputs_named
-            return {names.get(name, name): each for name, each in given_arrays(feed).items()}
+            arrays = given_arrays(feed).items()
+            return {names.get(name, name): np.asarray(each) for name, each in arrays}
         if call is None or self._flags.get("input_shape"):
             return {}
         return self.first.arrays(self.first.fed(call.of_size(size) if size else call))

@@ -171,6 +171,12 @@ def test_numbers_are_what_the_op_that_reads_them_takes(build, specs, is_right):
             [(tf.int32, []), (tf.float32, [LENGTH])],
         ),
         (lambda n, m: tf.debugging.assert_less(n, m), [(tf.int32, [5]), (tf.int32, [5])]),
+        (
+            lambda n, m, k: tf.group(
+                tf.debugging.assert_less(n, m), tf.debugging.assert_less(m, k)
+            ),
+            [(tf.int32, [5]), (tf.int32, [5]), (tf.int32, [5])],
+        ),
         (lambda n: tf.debugging.assert_positive(n), [(tf.int32, [500])]),
         (lambda x: tf.debugging.assert_near(tf.reduce_sum(x, 1), 1.0), [(tf.float32, [5, 3])]),
         (lambda x: tf.debugging.assert_non_negative(x), [(tf.float32, [50])]),
@@ -197,6 +203,18 @@ def test_what_a_step_asserts_of_its_inputs_holds(check, specs, is_function):
             return tf.identity(inputs[0])
 
     _made(tf.function(build) if is_function else build, *specs)
+
+
+@pytest.mark.parametrize("shape", [[], [5]])
+def test_how_often_a_loop_runs_is_at_most_what_its_counter_indexes(shape):
+    @tf.function
+    def build(lengths):
+        total = tf.zeros([5])
+        for step in tf.range(tf.reduce_max(lengths)):
+            total += tf.where(step < lengths, tf.constant(FRAMES)[:, step, 0], 0.0)
+        return total
+
+    assert _made(build, (tf.int32, shape))[0].min() > 0
 
 
 def test_floats_that_are_cast_to_an_index_are_whole():

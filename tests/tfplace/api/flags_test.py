@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from graphs.errors import UsageError
+from graphs.loading.feeds import given_arrays
 from tfplace.api.flags import flag_values
 
 
@@ -14,9 +15,17 @@ def test_numbers_of_any_kind_and_lists_are_words():
         assert values.overwrite and values.shards == "2"
 
 
+def test_arrays_to_feed_may_have_any_name():
+    arrays = {"file": [1.5], "a/x:0": np.array([b"text"], object)}
+    with flag_values("optimize", ["m.pb"], {"feed": arrays}) as values:
+        read = given_arrays(values.feed)
+        assert (read["file"].tolist(), read["a/x:0"].tolist()) == ([1.5], [b"text"])
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        ({"feed": {"x": [[1], [2, 3]]}}, "reading feed: 'x' is no array"),
         (
             {"shards": True},
             "reading shards=True: found bool; wanted what --shards takes",

@@ -164,8 +164,34 @@ def test_example_args_that_are_no_arguments_are_told():
             tfplace.place(step, single)
     with pytest.raises(tfplace.TfplaceError, match="too many positional arguments"):
         tfplace.place(step, (tf.ones(3), tf.ones(3)))
-    with pytest.raises(tfplace.TfplaceError, match="an argument is a RaggedTensor"):
-        tfplace.place(step, [tf.ragged.constant([[1], [2, 3]])])
+    with pytest.raises(tfplace.TfplaceError, match=r"an argument is a \w*Dataset"):
+        tfplace.place(step, [tf.data.Dataset.range(3)])
+
+
+def test_ragged_and_sparse_tensors_are_fed_and_returned():
+    table = tf.Variable(tf.reshape(tf.range(14.0), [7, 2]))
+
+    @tf.function
+    def step(ids, scaled):
+        rows = tf.gather(table, ids["ids"])
+        table.assign_add(tf.sparse.to_dense(scaled))
+        return rows, scaled * 2.0, tf.reduce_sum(rows)
+
+    ids = {"ids": tf.ragged.constant([[1, 2], [3], [], [6, 0, 1]])}
+    scaled = tf.sparse.from_dense(tf.eye(7, 2))
+    placed = tfplace.place(step, (ids, scaled), **QUICK)
+    assert placed.report.verified.outputs_equal
+    want = step(ids, scaled)
+    for one, other in zip(placed(ids, scaled), want, strict=True):
+        parts = [tf.nest.flatten(each, expand_composites=True) for each in (one, other)]
+        for part, right in zip(*parts, strict=True):
+            np.testing.assert_array_equal(part, right)
+    longer = {"ids": tf.ragged.constant([[5], [3, 4]])}
+    assert placed(longer, scaled)[0].to_list() == step(longer, scaled)[0].to_list()
+    with pytest.raises(tfplace.TfplaceError, match="another structure than the example"):
+        placed({"ids": tf.zeros([2, 2], tf.int32)}, scaled)
+    plain = tfplace.place(tf.function(lambda x: x * 2.0), (tf.ones([3]),), **QUICK)
+    assert plain(tf.Variable(tf.ones([3]))).numpy().tolist() == [2.0] * 3
 
 
 def test_numbers_become_what_the_example_had_and_other_floats_are_told():
