@@ -11,7 +11,7 @@ from graphs.clusters.discovery import find_cluster
 from graphs.placement import Infeasible
 from tests.tfplace.measurement.measure_graphs import towers, towers_run
 from tfplace.measurement import measuring_child, presence
-from tfplace.measurement.allocator import peaks_of_devices
+from tfplace.measurement.allocator import DevicePeak, Peaks
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.peak_memory import measure_peaks
 from tfplace.measurement.run_measurement import Timings, measure_variants

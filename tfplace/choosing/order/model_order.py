@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from graphs.executor_model import depth_first
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from rewrite.order.order_edges import OrderEdge
@@ -110,7 +111,10 @@ def wanted_order(options: ProblemOptions, is_present: bool) -> str:
 
 
 def simulated_in_order(
-    prepared: PreparedModel, device_of_op: IntArray, without: Simulated | None = None
+    prepared: PreparedModel,
+    device_of_op: IntArray,
+    without: Simulated | None = None,
+    as_run: bool = False,
 ) -> Simulated:
     """A placement simulated with the order that it gets; its ops may be renumbered then.
 
@@ -118,11 +122,16 @@ def simulated_in_order(
       prepared: the problem, and whether its placements get an order.
       device_of_op: i4[N].
       without: the placement simulated without; None to do so where it is needed.
+      as_run: whether ops start depth-first, as rule 7 has it, though nothing was calibrated.
     """
-    if not isinstance(prepared.order, ModelOrder):
-        return without or simulated(prepared.problem, device_of_op)
-    edged = prepared.order.ordered(prepared, device_of_op).edged()
-    return simulated(edged.problem, edged.renumbered(device_of_op))
+    problem = prepared.problem
+    if isinstance(prepared.order, ModelOrder):
+        edged = prepared.order.ordered(prepared, device_of_op).edged()
+        problem, device_of_op, without = edged.problem, edged.renumbered(device_of_op), None
+    if as_run and problem.executor is None:
+        executor = depth_first(problem.graph.op_types, problem.num_devices)
+        problem, without = dataclasses.replace(problem, executor=executor), None
+    return without or simulated(problem, device_of_op)
 
 
 def order_facts(prepared: PreparedModel, device_of_op: IntArray) -> Mapping[str, Any] | None:
