@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from graphs import op_types
 from graphs.building.colocation import colocation_pairs, joined_groups
 from graphs.building.kernel_memory import copied_variables, workspace_bytes
+from graphs.building.list_memory import fill_lists
 from graphs.building.node_outputs import NodeOutputs, outputs_of
 from graphs.building.shapes import TensorProperties, possible_bytes
 from graphs.building.shared_buffers import SharedOutputs, shared_outputs
@@ -57,8 +58,12 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
     tensors = _tensors(outputs, op_of_node, edges)
     persistent, temporary, alias = _held_bytes(nodes, properties, op_of_node, num_ops)
     callers = [*(feed.tensor for feed in flat.feeds), *flat.fetches]
-    shared = _shared(tensors, shared_outputs(nodes, edges, outputs, callers), op_of_node)
+    of_outputs = shared_outputs(nodes, edges, outputs, callers)
+    in_lists = fill_lists(flat, properties, outputs, of_outputs.shares)
+    shared = _shared(tensors, of_outputs, op_of_node)
     alloc = np.where(alias[tensors.node], 0, tensors.num_bytes * shared.buffers)
+    leaves = tensors.row_of_output >= 0
+    alloc[tensors.row_of_output[leaves]] += in_lists[leaves]
     share = np.array([flat.share_of_node.get(node.name, 1.0) for node in nodes])
     moved = np.ceil(tensors.num_bytes * share[tensors.node]).astype(np.int64)
     pairs = [*colocation_pairs(nodes, edges, outputs), *_same_node_pairs(flat.origins)]

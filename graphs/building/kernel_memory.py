@@ -35,7 +35,7 @@ def workspace_bytes(node: Any, properties: TensorProperties) -> int:
 def _patches(kernel: Shape, node: Any, properties: TensorProperties, every_shard: bool) -> int:
     """Of a convolution's gradient: patches of as many images as fill the cache, however few are."""
     gradient = properties.shape(node.input[2])
-    if None in (kernel, gradient) or min(*kernel, *gradient) <= 0:
+    if kernel is None or gradient is None or min(*kernel, *gradient) <= 0:
         return 0
     *window, num_channels = kernel
     pixels, patch = math.prod(gradient[1:3]), math.prod(window)

@@ -124,7 +124,7 @@ def _allocations(
         tf.profiler.experimental.stop()
         (path,) = Path(folder.name).rglob("*.xplane.pb")
         record = xplane_pb2.XSpace.FromString(path.read_bytes())
-    events = []
+    events: list[tuple[int, int, str, Any, dict[int, str]]] = []
     for plane in record.planes:
         names = {key: each.name for key, each in plane.event_metadata.items()}
         texts = {key: each.name for key, each in plane.stat_metadata.items()}
