@@ -38,13 +38,11 @@ def measure_peaks(
         for device in cluster.devices
     ]
     cluster = dataclasses.replace(cluster, devices=devices)
-    # With more threads chance decides what kernels run at once, and the peak with them.
-    slots = max(device.slots for device in devices)
     peaks: dict[str, Mapping[str, DevicePeak] | Infeasible] = {}
     for name, graph in variants.items():
         request = PrepareRequest(0, graph.SerializeToString(), run, seed=limits.seed)
         # A fresh process each: what one variant leaves in memory would count for the next.
-        with MeasuringProcess(cluster, executor_threads=slots) as process:
+        with MeasuringProcess(cluster) as process:
             try:
                 process.peaks(True, limits.timeout_seconds)  # variables are recorded, too
                 process.ask(request, limits)

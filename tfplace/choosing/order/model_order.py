@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from graphs.executor_model import depth_first
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
@@ -20,6 +22,7 @@ from tfplace.choosing.order.bodies import (
     writable,
 )
 from tfplace.choosing.order.ordered import Ordered, ordered
+from tfplace.measurement.workers import EXECUTOR_THREADS
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.simulated import Simulated, simulated
@@ -122,7 +125,8 @@ def simulated_in_order(
       prepared: the problem, and whether its placements get an order.
       device_of_op: i4[N].
       without: the placement simulated without; None to do so where it is needed.
-      as_run: whether ops start depth-first, as rule 7 has it, though nothing was calibrated.
+      as_run: whether ops start depth-first, as rule 7 has it, though nothing was calibrated, and
+        as many at once as an executor has threads.
     """
     problem = prepared.problem
     if isinstance(prepared.order, ModelOrder):
@@ -130,7 +134,9 @@ def simulated_in_order(
         problem, device_of_op, without = edged.problem, edged.renumbered(device_of_op), None
     if as_run and problem.executor is None:
         executor = depth_first(problem.graph.op_types, problem.num_devices)
-        problem, without = dataclasses.replace(problem, executor=executor), None
+        slots = np.maximum(problem.device_slots, EXECUTOR_THREADS)
+        problem = dataclasses.replace(problem, executor=executor, device_slots=slots)
+        without = None
     return without or simulated(problem, device_of_op)
 
 
