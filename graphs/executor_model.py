@@ -69,10 +69,20 @@ def executor_of(
     return ExecutorModel(
         np.stack([work.sender_seconds, work.sender_seconds_per_byte], axis=-1),
         np.stack([work.receiver_seconds, work.receiver_seconds_per_byte], axis=-1),
-        np.array([op_type in INLINE for op_type in op_types], dtype=bool),
+        _run_inline(op_types),
         *_contention(cluster, np.zeros(len(op_types)) if memory_share is None else memory_share),
         None if op_turn is None else np.stack([op_turn, np.arange(len(op_types))]).astype(np.int32),
     )
+
+
+def depth_first(op_types: Sequence[str], num_devices: int) -> ExecutorModel:
+    """The order of ops alone: transfers take no work."""
+    nothing = np.zeros((num_devices, num_devices, 2))
+    return ExecutorModel(nothing, nothing, _run_inline(op_types))
+
+
+def _run_inline(op_types: Sequence[str]) -> npt.NDArray[np.bool_]:
+    return np.array([op_type in INLINE for op_type in op_types], dtype=bool)
 
 
 def shares_memory(cluster: Cluster) -> npt.NDArray[np.bool_]:

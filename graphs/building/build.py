@@ -12,6 +12,8 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs import op_types
 from graphs.building.colocation import colocation_pairs, joined_groups
+from graphs.building.kernel_memory import copied_variables, workspace_bytes
+from graphs.building.list_memory import fill_lists
 from graphs.building.node_outputs import NodeOutputs, outputs_of
 from graphs.building.shapes import TensorProperties, possible_bytes
 from graphs.building.shared_buffers import SharedOutputs, shared_outputs
@@ -54,10 +56,14 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
     names, types = _names_and_types(flat, nodes, op_of_node, num_ops)
     outputs = outputs_of(nodes, properties)
     tensors = _tensors(outputs, op_of_node, edges)
-    persistent, alias = _persistent_bytes(nodes, properties, op_of_node, num_ops)
+    persistent, temporary, alias = _held_bytes(nodes, properties, op_of_node, num_ops)
     callers = [*(feed.tensor for feed in flat.feeds), *flat.fetches]
-    shared = _shared(tensors, shared_outputs(nodes, edges, outputs, callers), op_of_node)
+    of_outputs = shared_outputs(nodes, edges, outputs, callers)
+    in_lists = fill_lists(flat, properties, outputs, of_outputs.shares)
+    shared = _shared(tensors, of_outputs, op_of_node)
     alloc = np.where(alias[tensors.node], 0, tensors.num_bytes * shared.buffers)
+    leaves = tensors.row_of_output >= 0
+    alloc[tensors.row_of_output[leaves]] += in_lists[leaves]
     share = np.array([flat.share_of_node.get(node.name, 1.0) for node in nodes])
     moved = np.ceil(tensors.num_bytes * share[tensors.node]).astype(np.int64)
     pairs = [*colocation_pairs(nodes, edges, outputs), *_same_node_pairs(flat.origins)]
@@ -76,7 +82,7 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
         use_tensor=use_tensor,
         use_op=use_op,
         op_persistent_bytes=persistent,
-        op_temp_bytes=np.zeros(num_ops, dtype=np.int64),
+        op_temp_bytes=temporary,
         colocation_group=joined_groups(num_ops, op_of_node[first], op_of_node[second]),
     )
     return BuiltGraph(graph, op_of_node)
@@ -247,29 +253,37 @@ def _distinct_uses(
     return use_tensor.astype(np.int32), use_op.astype(np.int32)
 
 
-def _persistent_bytes(
+def _held_bytes(
     nodes: Sequence[Any], properties: TensorProperties, op_of_node: IntArray, num_ops: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """i8[N] bytes held for the whole step; bool[nodes] whether the outputs are no new allocation.
+) -> tuple[LongArray, LongArray, BoolArray]:
+    """i8[N] bytes held for the whole step, i8[N] while the op runs; and which nodes only hand on.
 
     Variables count at their declared shape, constants at the size of their value: TensorFlow
-    keeps a constant's tensor in its kernel for as long as the session lives.
+    keeps a constant's tensor in its kernel for as long as the session lives. What runs in a unit
+    runs one after the other.
     """
-    persistent = np.zeros(num_ops, dtype=np.int64)
+    persistent, temporary = np.zeros((2, num_ops), dtype=np.int64)
     types = [node.op for node in nodes]
-    for number, op_type in enumerate(types):
+    copying, updates = copied_variables(nodes)
+    declared: dict[str, int] = {}
+    for number, (op_type, node) in enumerate(zip(types, nodes, strict=True)):
+        op = op_of_node[number]
+        temporary[op] = max(temporary[op], workspace_bytes(node, properties))
         if op_type in op_types.VARIABLES_AND_TEMPORARY:
-            persistent[op_of_node[number]] += _declared_bytes(nodes[number])
+            declared[node.name] = _declared_bytes(node)
+            persistent[op] += declared[node.name]
         elif op_type == "Const":
-            sizes = properties.bytes_of.get(nodes[number].name, ())
-            persistent[op_of_node[number]] += sum(sizes)
+            persistent[op] += sum(properties.bytes_of.get(node.name, ()))
+    for number, variable in updates.items():
+        op = op_of_node[number]
+        temporary[op] = max(temporary[op], declared.get(variable, 0))
     is_alone = (np.bincount(op_of_node) == 1)[op_of_node].tolist()
     held = op_types.VARIABLES_AND_TEMPORARY | {"Const"}
     alias = [
-        op_type in held or (alone and op_type in op_types.ALIASES)
-        for op_type, alone in zip(types, is_alone, strict=True)
+        op_type in held or (alone and op_type in op_types.ALIASES and number not in copying)
+        for number, (op_type, alone) in enumerate(zip(types, is_alone, strict=True))
     ]
-    return persistent, np.array(alias, dtype=bool)
+    return persistent, temporary, np.array(alias, dtype=bool)
 
 
 def _same_node_pairs(origins: Sequence[Origin]) -> Iterator[tuple[int, int]]:

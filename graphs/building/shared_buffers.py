@@ -66,6 +66,7 @@ def shared_outputs(
                 each
                 for each in among
                 if each >= 0
+                and outputs.dtype[each] != "variant"  # a list's elements are no handle's bytes
                 and outputs.num_bytes[each] == outputs.num_bytes[first + output]
                 and outputs.dtype[each] == outputs.dtype[first + output]
                 and inputs.count(each) == 1

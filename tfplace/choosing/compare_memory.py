@@ -10,6 +10,7 @@ from graphs.placement import Infeasible
 from tfplace.choosing.baselines import GIVEN
 from tfplace.choosing.compare import distinct_runs
 from tfplace.choosing.order.model_order import simulated_in_order
+from tfplace.measurement.allocator import DevicePeak
 from tfplace.measurement.peak_memory import measure_peaks
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.prepare import PreparedModel
@@ -17,10 +18,17 @@ from tfplace.preparing.prepare import PreparedModel
 
 @dataclasses.dataclass(frozen=True)
 class MemoryPeak:
-    """Attributes: predicted_bytes; measured_bytes: None where no allocator counts it."""
+    """A device's peak in a step.
+
+    Attributes:
+      predicted_bytes: by the simulator.
+      measured_bytes: what ops asked for at a time; as `allocator_bytes` where that is not known.
+      allocator_bytes: what its allocator counts, in chunks; None where it counts nothing.
+    """
 
     predicted_bytes: int
     measured_bytes: int | None
+    allocator_bytes: int | None = None
 
 
 def compare_memory(
@@ -43,9 +51,13 @@ def compare_memory(
 
 
 def _peaks(
-    prepared: PreparedModel, device_of_op: IntArray, measured: Mapping[str, int] | Infeasible
+    prepared: PreparedModel, device_of_op: IntArray, measured: Mapping[str, DevicePeak] | Infeasible
 ) -> Mapping[str, MemoryPeak] | str:
     if isinstance(measured, Infeasible):
         return measured.message
-    predicted = simulated_in_order(prepared, device_of_op).peak_bytes
-    return {name: MemoryPeak(int(predicted[name]), measured.get(name)) for name in predicted}
+    predicted = simulated_in_order(prepared, device_of_op, as_run=True).peak_bytes
+    peaks = {name: MemoryPeak(int(predicted[name]), None) for name in predicted}
+    for name, peak in measured.items():
+        asked = peak.counted if peak.asked is None else peak.asked
+        peaks[name] = MemoryPeak(int(predicted[name]), asked, peak.counted)
+    return peaks

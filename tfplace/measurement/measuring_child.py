@@ -18,7 +18,7 @@ import numpy as np
 
 from graphs.host.parent import connect_to_parent
 from graphs.op_graph import FloatArray
-from tfplace.measurement.allocator import peaks_of_devices
+from tfplace.measurement.allocator import Peaks
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_stats import parse_step_stats
 from tfplace.measurement.training_run import (
@@ -46,6 +46,7 @@ class _Runs:
         self._runtime = runtime
         self._runners: dict[int, Any] = {}
         self._connected = False
+        self._peaks = Peaks()
         _show_logical_cpus(runtime.num_logical_cpus)
         _split_first_gpu(runtime.gpu_memory_bytes)
 
@@ -54,7 +55,7 @@ class _Runs:
         if isinstance(request, PrepareRequest):
             return self._prepare(request)
         if isinstance(request, MemoryRequest):
-            return peaks_of_devices(names, request.reset)
+            return self._peaks.of_devices(names, request.reset)
         if isinstance(request, ReleaseRequest):
             return self._release(request.slot)
         runner = self._runners[request.slot]

@@ -22,6 +22,7 @@ from graphs.host.child import Child, start_child
 from graphs.host.how_it_ended import file_tail
 from graphs.loading.runnable_copy import serialized_without_effects
 from graphs.placement import Infeasible
+from tfplace.measurement.allocator import DevicePeak
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.training_run import (
@@ -153,16 +154,18 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
             run = dataclasses.replace(run, source_graph=without_effects(run.source_graph))
         return dataclasses.replace(request, graph_def=graph_def, run=run)
 
-    def peak_bytes(self, reset: bool, timeout_seconds: float) -> Mapping[str, int]:
-        """{device: the most bytes at a time since the last reset}, where allocators count it.
+    def peaks(self, reset: bool, timeout_seconds: float) -> Mapping[str, DevicePeak]:
+        """{device: its peak since the last reset}, where allocators count it.
 
         Args:
           reset: whether peaks begin anew afterwards.
           timeout_seconds: the longest wait for one process.
         """
         names = self._cluster.device_names
+        if not self.num_starts:
+            self._started()
         if self._pool is not None:
-            of_task = self._pool.peak_bytes(reset, timeout_seconds)
+            of_task = self._pool.peaks(reset, timeout_seconds)
             peaks = {name: of_task[device_key(name).task] for name in names}
             return {name: peak for name, peak in peaks.items() if peak is not None}
         answer = self.request(MemoryRequest(reset), timeout_seconds)

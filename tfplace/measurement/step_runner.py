@@ -74,11 +74,14 @@ class FunctionRunner:
         )
 
     def _initialize(self, graph_def: Any, initialization: Initialization) -> None:
-        values = _starting_values(graph_def, initialization, self._request.seed)
+        wanted = [*self._run.fetches, *initialization.init_ops]
+        restore = [initialization.restore_op] if initialization.restore_op else []
+        # A served model's optimizer, which the step never reads, would take memory for nothing.
+        needed = subgraph(graph_def, [*wanted, *restore], self._run.feeds)
+        values = _starting_values(needed, initialization, self._request.seed)
         if values:  # one function for all of them: each has to be traced and optimized
             assign = _assign_function(graph_def, values)
             self._call(assign, *(tf.constant(value) for value in values.values()))
-        restore = [initialization.restore_op] if initialization.restore_op else []
         for ops in (list(initialization.init_ops), restore):
             if ops:
                 needed = subgraph(graph_def, ops, ())

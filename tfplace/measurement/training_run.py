@@ -142,7 +142,7 @@ class ReleaseRequest:
 class MemoryRequest:
     """Asks for the most memory that devices held; with `reset`, that begins anew.
 
-    The answer is {device: bytes}, as far as allocators of the child's own devices tell.
+    The answer is {device: DevicePeak}, as far as allocators of the child's own devices tell.
     """
 
     reset: bool

@@ -1,7 +1,7 @@
 """A child process that is one task of a cluster: `tf.distribute.Server` on one core.
 
 `workers.start_workers` starts it. It sends "" when it is ready, else what went wrong. After that,
-each bool that it receives asks for its memory's peak; True begins that anew.
+each bool that it receives asks for its memory's peak (`allocator.Peaks`); True begins that anew.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from graphs.host.parent import connect_to_parent
-from tfplace.measurement.allocator import limit_cpu_memory, peak_bytes
+from tfplace.measurement.allocator import Peaks, limit_cpu_memory
 
 # mallopt's parameters (malloc.h of glibc) and their values here: blocks of up to 32 MiB, the most
 # that it takes, come from the heap, and the heap is never given back.
@@ -50,8 +50,9 @@ def main(argv: Sequence[str]) -> None:
         return
     connection.send("")
     with contextlib.suppress(EOFError):  # the parent closed the pipe
+        peaks, here = Peaks(), "/device:CPU:0"
         while True:
-            connection.send(peak_bytes("CPU:0", reset=connection.recv()))
+            connection.send(peaks.of_devices([here], reset=connection.recv()).get(here))
     del server
     os._exit(0)  # a server has no way to stop
 

@@ -18,6 +18,7 @@ from multiprocessing.connection import wait
 
 from graphs.errors import ClusterError
 from graphs.host.child import Child, start_child
+from tfplace.measurement.allocator import DevicePeak
 
 _LOGGER = logging.getLogger(__name__)
 _NUM_ATTEMPTS = 3
@@ -46,14 +47,14 @@ class WorkerPool(contextlib.AbstractContextManager["WorkerPool"]):
     def all_alive(self) -> bool:
         return all(child.process.poll() is None for child in self.children)
 
-    def peak_bytes(self, reset: bool, timeout_seconds: float) -> list[int | None]:
-        """The most memory that each worker's ops held; None where it does not count or answer.
+    def peaks(self, reset: bool, timeout_seconds: float) -> list[DevicePeak | None]:
+        """Of each worker; None where its allocator does not count or it does not answer.
 
         Args:
           reset: whether the peaks begin anew afterwards.
           timeout_seconds: the longest wait for each.
         """
-        peaks: list[int | None] = []
+        peaks: list[DevicePeak | None] = []
         for child in self.children:
             try:
                 peaks.append(child.ask(reset, timeout_seconds))

@@ -89,6 +89,8 @@ def _peaks(memory: Mapping[str, Mapping[str, MemoryPeak] | str]) -> Iterator[str
         for device, peak in peaks.items():
             known = peak.measured_bytes
             told = "not counted there" if known is None else f"{bytes_text(known)} measured"
+            if peak.allocator_bytes not in (None, known):
+                told += f" ({bytes_text(peak.allocator_bytes)} in the allocator's chunks)"
             yield f"{name}: {device}: {bytes_text(peak.predicted_bytes)} predicted, {told}"
 
 

@@ -11,7 +11,7 @@ from graphs.clusters.discovery import find_cluster
 from graphs.placement import Infeasible
 from tests.tfplace.measurement.measure_graphs import towers, towers_run
 from tfplace.measurement import measuring_child, presence
-from tfplace.measurement.allocator import peaks_of_devices
+from tfplace.measurement.allocator import DevicePeak, Peaks
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.peak_memory import measure_peaks
 from tfplace.measurement.run_measurement import Timings, measure_variants
@@ -75,19 +75,20 @@ def test_memory_is_asked_of_each_gpu_and_reset_after(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tf.config.experimental, "get_memory_info", counts.__getitem__)
     monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", resets.append)
     names = ["/device:CPU:0", *HALVES, "/job:worker/task:1/device:CPU:0"]
+    monkeypatch.setattr(Peaks, "_begin", lambda self: None)
     peaks = {
-        "/device:CPU:0": 2,
-        HALVES[0]: 4,
-        HALVES[1]: 6,
+        "/device:CPU:0": DevicePeak(2),
+        HALVES[0]: DevicePeak(4),
+        HALVES[1]: DevicePeak(6),
     }
-    assert peaks_of_devices(names, reset=False) == peaks
+    assert Peaks().of_devices(names, reset=False) == peaks
     assert resets == []
-    assert peaks_of_devices(names, reset=True) == peaks
+    assert Peaks().of_devices(names, reset=True) == peaks
     assert resets == ["CPU:0", "GPU:0", "GPU:1"]
 
 
 def test_cpus_of_one_process_share_an_allocator() -> None:
-    assert peaks_of_devices(["/device:CPU:0", "/device:CPU:1"], reset=False) == {}
+    assert Peaks().of_devices(["/device:CPU:0", "/device:CPU:1"], reset=False) == {}
 
 
 @NEEDS_GPU

@@ -69,3 +69,32 @@ def test_what_is_predicted_not_to_fit_really_does_not(prepared: PreparedModel) -
         assert isinstance(apart[device], MemoryPeak)
         assert 32 * MIB <= apart[device].predicted_bytes < 33 * MIB
         assert 32 * MIB <= (apart[device].measured_bytes or 0) < 40 * MIB
+
+
+def test_a_peak_is_predicted_as_ops_ask_for_it(tmp_path: Path) -> None:
+    """Workspaces of convolutions, copies of a table that is read by rows, and chunks."""
+    with tf.Graph().as_default() as graph:
+        images = v1.placeholder(tf.float32, [8, 32, 32, 16], name="images")
+        ids = v1.placeholder(tf.int32, [8], name="ids")
+        ones = v1.ones_initializer()
+        kernel = v1.get_variable("kernel", [3, 3, 16, 16], initializer=ones, use_resource=True)
+        table = v1.get_variable("table", [4000, 512], initializer=ones, use_resource=True)
+        rows = tf.nn.embedding_lookup(table, ids)
+        scale = tf.reduce_mean(tf.matmul(rows, table, transpose_b=True))
+        maps = tf.nn.relu(tf.nn.conv2d(images * scale, kernel, 1, "SAME"))
+        pooled = tf.nn.max_pool2d(tf.nn.conv2d(maps, kernel, 1, "SAME"), 2, 2, "VALID")
+        loss = tf.reduce_mean(pooled)
+        tf.identity(loss, name="loss")
+        v1.train.GradientDescentOptimizer(0.1).minimize(loss, name="train_op")
+        v1.global_variables_initializer()
+    model = tmp_path / "model.pb"
+    model.write_bytes(graph.as_graph_def().SerializeToString())
+    load = LoadOptions(fetch=("loss", "train_op"))
+    options = ProblemOptions(model=str(model), cluster="workers:1", load=load)
+    prepared = prepare(options, trace=False)
+    found = compare_memory(prepared, {"given": prepared.given}, StepLimits())["given"]
+    assert not isinstance(found, str)
+    (peak,) = found.values()
+    assert peak.measured_bytes is not None and peak.allocator_bytes is not None
+    assert 0.95 < peak.predicted_bytes / peak.measured_bytes < 1.05
+    assert peak.allocator_bytes >= peak.measured_bytes

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphs.building.frames import depth_in_conditionals
+from graphs.executor_model import depth_first
 from graphs.flat_graph import Origin
 from graphs.graph_view import GraphView
 from graphs.names import op_of
@@ -22,6 +23,7 @@ from rewrite.split.refused_batch import changes_state
 from tfplace.choosing.order.anchors import Anchors, Bools, anchors_of
 from tfplace.choosing.order.edges import OrderEdges
 from tfplace.choosing.order.ordered import Ordered, ordered
+from tfplace.measurement.workers import EXECUTOR_THREADS
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.simulated import Simulated, simulated
@@ -113,7 +115,10 @@ def wanted_order(options: ProblemOptions, is_present: bool) -> str:
 
 
 def simulated_in_order(
-    prepared: PreparedModel, device_of_op: IntArray, without: Simulated | None = None
+    prepared: PreparedModel,
+    device_of_op: IntArray,
+    without: Simulated | None = None,
+    as_run: bool = False,
 ) -> Simulated:
     """A placement simulated with the order that it gets; its ops may be renumbered then.
 
@@ -121,11 +126,19 @@ def simulated_in_order(
       prepared: the problem, and whether its placements get an order.
       device_of_op: i4[N].
       without: the placement simulated without; None to do so where it is needed.
+      as_run: whether ops start depth-first, as rule 7 has it, though nothing was calibrated, and
+        as many at once as an executor has threads.
     """
-    if not isinstance(prepared.order, ModelOrder):
-        return without or simulated(prepared.problem, device_of_op)
-    edged = prepared.order.ordered(prepared, device_of_op).edged()
-    return simulated(edged.problem, edged.renumbered(device_of_op))
+    problem = prepared.problem
+    if isinstance(prepared.order, ModelOrder):
+        edged = prepared.order.ordered(prepared, device_of_op).edged()
+        problem, device_of_op, without = edged.problem, edged.renumbered(device_of_op), None
+    if as_run and problem.executor is None:
+        executor = depth_first(problem.graph.op_types, problem.num_devices)
+        slots = np.maximum(problem.device_slots, EXECUTOR_THREADS)
+        problem = dataclasses.replace(problem, executor=executor, device_slots=slots)
+        without = None
+    return without or simulated(problem, device_of_op)
 
 
 def order_facts(prepared: PreparedModel, device_of_op: IntArray) -> Mapping[str, Any] | None:
