@@ -2,7 +2,7 @@
 # make docs: schedules drawn, the demo again, and the documents' transcript and tables rewritten.
 # make rival: three Keras models measured beside tf.distribute, and that page's table rewritten.
 # make benchmarks: every algorithm on every benchmark graph, a day; it goes on where it was, and
-# BENCH_FLAGS says which part (tfplace/docs/suite.py).
+# BENCH_FLAGS says which part (tests/tables/suite.py).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,13 +32,13 @@ check: $(VENV)/installed
 
 docs: $(VENV)/installed
 	$(BIN)/python -m tests.tables.draw_schedules
-	$(BIN)/python -m tfplace.docs.rewrite_docs $(DOCS_FLAGS)
+	$(BIN)/python -m tests.tables.rewrite_docs $(DOCS_FLAGS)
 
 rival: $(VENV)/installed
 	$(BIN)/python -m tests.rival --page
 
 benchmarks: $(VENV)/installed
-	$(BIN)/python -P -m tfplace.docs.suite $(BENCH_FLAGS)
+	$(BIN)/python -m tests.tables.suite $(BENCH_FLAGS)
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache

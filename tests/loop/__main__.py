@@ -22,7 +22,7 @@ from tests.loop.result import Judged, from_json
 from tests.loop.rows import JUDGED, ROWS
 from tests.loop.table import result_file, text
 from tests.rival.contestant import RivalError
-from tfplace.docs.rewrite_docs import DOCS, ROOT, origin_of, write_result
+from tests.tables.rewrite_docs import DOCS, ROOT, origin_of, write_result
 
 _PAGE = DOCS / "benchmarks" / "loop.md"
 

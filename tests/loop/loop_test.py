@@ -14,7 +14,7 @@ from tests.loop.other import place_by_other, read_by_name
 from tests.loop.result import WRITTEN, Judged, from_json
 from tests.loop.table import result_file, text
 from tests.rival.contestant import RivalError
-from tfplace.docs.rewrite_docs import table
+from tests.tables.rewrite_docs import table
 
 STEADY = np.array([0.99, 1.0, 1.01, 0.995, 1.005, 0.99, 1.01, 1.0, 0.995, 1.005])
 REPORT = {"verdict": "placed", "verdict_sentence": "1.50x faster", "split": None, "best": {}}

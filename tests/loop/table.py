@@ -45,7 +45,7 @@ def _seconds(stages: Mapping[str, float]) -> str:
 
 
 def result_file(rows: Sequence[Judged], origin: dict[str, Any]) -> dict[str, Any]:
-    """What a page shows (`tfplace.docs.rewrite_docs`)."""
+    """What a page shows (`tests.tables.rewrite_docs`)."""
     columns = ("model", "noise", "verdict", "step", *RIVALS, "predicted", "Spearman, reliability")
     return {
         "note": "milliseconds of the written placement's step; how many times faster it is than "

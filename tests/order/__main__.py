@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.order import activations, memory, pairs, pipeline
-from tfplace.docs import rewrite_docs
-from tfplace.docs.rewrite_docs import DOCS, ROOT, origin_of
+from tests.tables import rewrite_docs
+from tests.tables.rewrite_docs import DOCS, ROOT, origin_of
 from tfplace.output_paths import write_file
 
 MADE = {"memory": memory.made, "activations": activations.made, "pipeline": pipeline.made}

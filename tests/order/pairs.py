@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.order.running import tfplace
-from tfplace.docs.rewrite_docs import ROOT, origin_of
+from tests.tables.rewrite_docs import ROOT, origin_of
 
 MODELS = ("rnnlm", "nmt:num_layers=2", "nmt:num_layers=4", "inception_v3", "transformer")
 CLUSTERS = ("k80x2", "k80x4")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tfplace.docs.rewrite_docs import ROOT
+from tests.tables.rewrite_docs import ROOT
 
 
 def tfplace(*words: str) -> subprocess.CompletedProcess[str]:

@@ -20,7 +20,7 @@ from tests.rival.models import COMPARED, MODELS
 from tests.rival.result import Compared
 from tests.rival.table import result_file, text
 from tests.rival.ways import WAYS
-from tfplace.docs.rewrite_docs import DOCS, ROOT, origin_of, write_result
+from tests.tables.rewrite_docs import DOCS, ROOT, origin_of, write_result
 
 _PAGE = DOCS / "benchmarks" / "rival.md"
 

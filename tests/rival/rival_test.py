@@ -10,7 +10,7 @@ from tests.rival.models import MODELS
 from tests.rival.result import Compared, Run
 from tests.rival.table import result_file, text
 from tests.rival.ways import MIRRORED, MULTI_WORKER, ONE, TFPLACE
-from tfplace.docs.rewrite_docs import table
+from tests.tables.rewrite_docs import table
 
 LOSSES = [2.0, 1.5]
 

@@ -42,7 +42,7 @@ def text(compared: Compared) -> str:
 
 
 def result_file(compared: Sequence[Compared], origin: dict[str, Any]) -> dict[str, Any]:
-    """What a page shows of several comparisons (`tfplace.docs.rewrite_docs`)."""
+    """What a page shows of several comparisons (`tests.tables.rewrite_docs`)."""
     names = ("model", "one worker", TFPLACE, MULTI_WORKER, MIRRORED)
     over = f"{TFPLACE} over {MULTI_WORKER}"
     disturbed = [each.background_share for each in compared if each.background_share is not None]

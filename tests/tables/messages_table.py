@@ -19,8 +19,8 @@ from graphs.building.executed_controls import step_end, without_implied
 from graphs.errors import ModelError
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
+from tests.tables.messages import Messages, fullest, predicted_messages, traced_messages
 from tfplace.algorithms.placers.data_parallel import data_parallel
-from tfplace.measurement.messages import Messages, fullest, predicted_messages, traced_messages
 from tfplace.measurement.run_measurement import measure_variants
 from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.timing import summarize

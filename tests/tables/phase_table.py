@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfplace.docs.rewrite_docs import DOCS, origin_of
+from tests.tables.rewrite_docs import DOCS, origin_of
 from tfplace.output_paths import write_file
 from tfplace.progress import PHASES
 

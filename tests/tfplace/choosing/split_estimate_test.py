@@ -8,10 +8,10 @@ import pytest
 
 from graphs import zoo
 from rewrite.split.split_model import StepToSplit
+from tests.tables.suite import mixed_cluster
 from tfplace.bounds.load_bound import best_weights, load_of
 from tfplace.bounds.relaxation import device_classes
 from tfplace.choosing.split_estimate import least_steps
-from tfplace.docs.suite import mixed_cluster
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
 

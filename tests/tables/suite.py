@@ -27,9 +27,9 @@ from typing import Any
 
 from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
-from tfplace.docs import rewrite_docs
-from tfplace.docs.rewrite_docs import DOCS, ROOT, origin_of
-from tfplace.docs.suite_table import ONE_SHOT, SEARCHED, table_of
+from tests.tables import rewrite_docs
+from tests.tables.rewrite_docs import DOCS, ROOT, origin_of
+from tests.tables.suite_table import ONE_SHOT, SEARCHED, table_of
 from tfplace.output_paths import write_file
 from tfplace.preparing.options import AUTO
 
@@ -213,7 +213,7 @@ def find_bounds(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs what is missing and rewrites the page."""
-    parser = argparse.ArgumentParser(prog="python -m tfplace.docs.suite")
+    parser = argparse.ArgumentParser(prog="python -m tests.tables.suite")
     parser.add_argument("--models", default=MODELS, type=_names)
     parser.add_argument("--clusters", default=CLUSTERS, type=_names)
     parser.add_argument("--algorithms", default=(*ONE_SHOT, *SEARCHED), type=_names)

@@ -1,4 +1,4 @@
-"""Rewrites what the documents quote from kept results: `python -m tfplace.docs.rewrite_docs`.
+"""Rewrites what the documents quote from kept results: `python -m tests.tables.rewrite_docs`.
 
 Results are the JSON files in `benchmarks/results/`, each with the command, commit and machine that
 made it. A page shows one between two comments, and nothing there is written by hand:
@@ -27,8 +27,8 @@ from typing import Any
 
 from graphs.clusters.this_host import processor
 
-DOCS = Path(__file__).parent
-ROOT = DOCS.parents[1]
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "tfplace" / "docs"
 
 DEMO = (
     "tfplace graph rnnlm --hidden_size=512 --num_steps=10 --vocab_size=2000 "
@@ -182,7 +182,7 @@ def origin_of(root: Path) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> None:
     """Runs the demo unless told otherwise, and rewrites all pages of a checkout."""
-    parser = argparse.ArgumentParser(prog="python -m tfplace.docs.rewrite_docs")
+    parser = argparse.ArgumentParser(prog="python -m tests.tables.rewrite_docs")
     parser.add_argument("--transcript", help="a file with what the demo has printed")
     parser.add_argument("--nodemo", action="store_true", help="keep the transcript that there is")
     options = parser.parse_args(arguments)

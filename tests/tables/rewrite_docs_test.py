@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import rewrite_docs
+from tests.tables.rewrite_docs import DEMO, ROOT, key_lines, main, pages, rewritten, table
 from tfplace.commands.parse import parse
-from tfplace.docs import rewrite_docs
-from tfplace.docs.rewrite_docs import DEMO, ROOT, key_lines, main, pages, rewritten, table
 
 RESULTS = ROOT / "tfplace" / "docs" / "benchmarks" / "results"
 NAMES = sorted(path.stem for path in RESULTS.glob("*.json"))

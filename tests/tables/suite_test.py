@@ -5,10 +5,10 @@ import argparse
 import pytest
 
 from graphs.clusters.cluster_file import cluster_from_json
+from tests.tables.rewrite_docs import table
+from tests.tables.suite import _is_wanted, bound_of, find_bounds, mixed_cluster, order_with, run
+from tests.tables.suite_table import ONE_SHOT, OVER, SEARCHED, table_of
 from tfplace.algorithms.table import require_known
-from tfplace.docs.rewrite_docs import table
-from tfplace.docs.suite import _is_wanted, bound_of, find_bounds, mixed_cluster, order_with, run
-from tfplace.docs.suite_table import ONE_SHOT, OVER, SEARCHED, table_of
 from tfplace.preparing.options import AUTO
 
 ORIGIN = {"machine": "a fast one", "commit": "abc1234", "transcribed": False}

@@ -51,7 +51,7 @@ def table_of(
         rows.append(["geometric mean", "", None, *means, known, "", None, None, "", ""])
     numbers = [{"name": name, "format": ".3f"} for name in methods]
     return {
-        "command": "python -m tfplace.docs.suite",
+        "command": "python -m tests.tables.suite",
         **origin,
         "note": "step time over the best single device's, simulated; geometric mean over seeds, "
         "and below over all rows where each of them has one, of the last share over those that do",
