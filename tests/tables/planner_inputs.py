@@ -6,7 +6,7 @@ github.com/AlibabaPAI/DAPPLE). They plan pipelines for many samples; so the grap
 for each of so many, a layer's copies on one device: makespan / samples is what they call the
 maximal load, and the filling of the pipeline besides.
 
-    python -m tfplace.docs.planner_inputs gnmt_training.json --samples=16 --output=gnmt.npz
+    python -m tests.tables.planner_inputs gnmt_training.json --samples=16 --output=gnmt.npz
 
 Where the models differ stands in tfplace/docs/benchmarks/planners.md.
 """

@@ -7,7 +7,7 @@ import pytest
 
 from graphs.problem_file import read_problem
 from tests.reference_simulator import reference_run
-from tfplace.docs.planner_inputs import main
+from tests.tables.planner_inputs import main
 
 NODES = [
     {"id": i, "supportedOnFpga": i > 3, "cpuLatency": cpu, "fpgaLatency": 1, "size": 6.0}
