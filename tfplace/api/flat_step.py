@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+from tensorflow.python.trackable.resource import CapturableResource
 
 from graphs.errors import ModelError, UsageError
 from graphs.loading.variable_updates import is_assignment
@@ -24,6 +27,7 @@ class FlatStep:
     Attributes:
       name: the step's name.
       variables: the variables that it captures.
+      resources: the tables and summary writers that it captures.
       signature: TRAIN if it updates variables, else INFER.
       shapes: of its inputs; a dimension may be unknown.
     """
@@ -49,8 +53,9 @@ class FlatStep:
         self._fed = [i for i, spec in enumerate(specs) if isinstance(spec, tf.TensorSpec)]
         self._specs = [specs[i] for i in self._fed]
         self.shapes = tuple(spec.shape for spec in self._specs)
-        known = {id(variable): variable for variable in self._concrete.variables}
-        self.variables = list(known.values())
+        captured = _captured(self._concrete)
+        self.variables = [each for each in captured if isinstance(each, tf.Variable)]
+        self.resources = [each for each in captured if not isinstance(each, tf.Variable)]
         self.signature = TRAIN if self._has_updates() else INFER
 
     def fed(self, call: Call, casts: bool = False) -> list[Any]:
@@ -147,15 +152,13 @@ class FlatStep:
 
         module = tf.Module()
         module.placed_variables = self.variables
+        module.placed_resources = self.resources
         try:
             tf.saved_model.save(module, folder, signatures={self.signature: flat_step})
         except (AssertionError, TypeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             if "untracked" in reason:  # TensorFlow's words go on about the attributes of a module
-                reason = (
-                    "it uses a resource that is no variable that it reads, such as a lookup table, "
-                    "a summary writer or a tf_keras.optimizers.legacy optimizer"
-                )
+                reason = "it uses a resource that is no variable, lookup table or summary writer"
             if "distributed variables" in str(error):
                 reason = "it uses variables of a tf.distribute strategy, such as MirroredStrategy"
             raise ModelError(
@@ -167,6 +170,43 @@ class FlatStep:
         graph = self._concrete.graph.as_graph_def()
         bodies = [graph.node, *(function.node_def for function in graph.library.function)]
         return any(is_assignment(node) for body in bodies for node in body)
+
+
+class _Writer(CapturableResource):  # type: ignore[misc]
+    """A summary writer that TensorFlow doesn't track; what is saved never writes."""
+
+    def __init__(self, handle: Any) -> None:
+        super().__init__()
+        self._resource_handle = handle
+
+    def _create_resource(self) -> Any:
+        return tf.raw_ops.SummaryWriter(shared_name="", container="")
+
+
+def _captured(concrete: Any) -> list[Any]:
+    """Variables, tables and summary writers that a function captures.
+
+    TensorFlow lists the variables that are read; optimizers of TensorFlow 1's kind and lookup
+    layers use theirs by handle. A handle doesn't know its owner, Python knows all objects.
+    """
+    known = {id(variable): variable for variable in concrete.variables}
+    seen = {id(variable.handle) for variable in known.values()}
+    handles = {id(e): e for e in concrete.captured_inputs if e.dtype == tf.resource}
+    missing = {number: handle for number, handle in handles.items() if number not in seen}
+    for each in gc.get_objects() if missing else ():
+        kind = type(each)
+        if issubclass(kind, BaseResourceVariable):
+            handle = getattr(each, "_handle", None)
+        elif issubclass(kind, CapturableResource):
+            handle = getattr(each, "_resource_handle", None)
+        elif issubclass(kind, tf.summary.SummaryWriter):
+            handle = getattr(each, "_resource", None)
+            each = None if handle is None else _Writer(handle)
+        else:
+            continue
+        if missing.pop(id(handle), None) is not None:
+            known[id(each)] = each
+    return list(known.values())
 
 
 def _covers(traced: tf.TensorShape, shape: Sequence[int | None] | None) -> bool:

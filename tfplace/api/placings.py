@@ -169,6 +169,8 @@ class Placings:
             known = self.placed_of.setdefault(id(original), (original, variable))
             shared[id(variable.handle)] = known[1].handle
             shared[id(variable)] = known[1]
+        for original, resource in zip(flat.resources, loaded.placed_resources, strict=True):
+            shared[id(resource.resource_handle)] = original.resource_handle
         run.set_external_captures([shared.get(id(each), each) for each in run.captured_inputs])
         run.graph.variables = [shared.get(id(each), each) for each in run.graph.variables]  # tapes'
         return Placing(flat, loaded, run)

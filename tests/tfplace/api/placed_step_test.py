@@ -108,6 +108,37 @@ def test_only_the_callers_own_calls_write_and_log(tmp_path):
     assert len((tmp_path / "log").read_text().splitlines()) == 2
 
 
+def test_tables_writers_and_optimizers_that_are_used_by_handle_are_the_callers(tmp_path):
+    writer = tf.summary.create_file_writer(str(tmp_path))
+    initial = tf.lookup.KeyValueTensorInitializer(["a"], [3.0])
+    table = tf.lookup.StaticHashTable(initial, 0.0)
+    weight, count = tf.Variable(2.0), tf.Variable(0, dtype=tf.int64)
+    optimizer = tf.compat.v1.train.MomentumOptimizer(0.1, 0.9)
+
+    @tf.function
+    def step(words):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(weight * table.lookup(words))
+        optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+        count.assign_add(1)
+        with writer.as_default(step=count):
+            tf.summary.scalar("loss", loss)
+        return loss
+
+    words = tf.constant(["a", "b"])
+    placed = tfplace.place(step, example_args=(words,), **QUICK)
+    writer.flush()
+    (log,) = tmp_path.iterdir()
+    before = log.read_bytes()
+    assert weight.numpy() == 2.0 and b"loss" not in before
+    placed(words), placed(words)
+    placed.sync()
+    writer.flush()
+    # 2, then 2 - 0.1 * 3: momentum is the caller's, too.
+    assert weight.numpy() == pytest.approx(2.0 - 0.3 - (0.3 + 0.27)) and count.numpy() == 2
+    assert log.read_bytes()[: len(before)] == before and log.read_bytes().count(b"loss") == 2
+
+
 def test_arguments_may_have_names():
     @tf.function
     def step(x, power=2, *, scale):
