@@ -17,8 +17,8 @@ from graphs.building.list_memory import fill_lists
 from graphs.building.node_outputs import NodeOutputs, outputs_of
 from graphs.building.shapes import TensorProperties, possible_bytes
 from graphs.building.shared_buffers import SharedOutputs, shared_outputs
-from graphs.building.unit_devices import devices_inside_units
 from graphs.flat_graph import FlatGraph, Origin
+from graphs.function_library import reached_functions
 from graphs.graph_edges import GraphEdges, edges_between
 from graphs.op_graph import SHAPE_DIMS, BoolArray, IntArray, LongArray, OpGraph
 
@@ -313,3 +313,35 @@ def origin_devices(
         origin: device for origin, device in zip(flat.origins, devices, strict=True) if origin.node
     }
     return {**devices_inside_units(flat, devices), **own}
+
+
+# Gives the ops inside loops and conditionals the device of their loop or conditional.
+#
+# That is where TensorFlow puts an op of a body that has no device string. With the string written
+# out, a person and `tfplace check` can see it.
+def devices_inside_units(flat: FlatGraph, device_of_node: Sequence[str]) -> dict[Origin, str]:
+    """{op of a body: its unit's device}, for functional loops and conditionals.
+
+    The ops of a function are left out where something else runs it, too: a call, a compiled
+    function (which XLA places), or a unit on another device. TensorFlow puts such ops on the
+    device of whichever op runs them.
+
+    Args:
+      flat: the graph.
+      device_of_node: device string of each of its nodes.
+    """
+    devices_of: dict[str, set[str]] = {}
+    for node, device in zip(flat.graph_def.node, device_of_node, strict=True):
+        is_opened_inside = node.op in op_types.LOOPS | op_types.CONDITIONALS
+        for name in reached_functions([node], flat.library):
+            devices_of.setdefault(name, set()).add(device if is_opened_inside else "")
+    for origin in flat.origins:
+        if origin.function in devices_of:
+            devices_of[origin.function].add("")
+    device_of_inner_op = {}
+    for name, devices in devices_of.items():
+        (device, *others) = devices
+        if device and not others:
+            for node in flat.library[name].node_def:
+                device_of_inner_op[Origin(name, node.name)] = device
+    return device_of_inner_op

@@ -46,13 +46,9 @@ def _patches(kernel: Shape, node: Any, properties: TensorProperties, every_shard
 
 
 def _width(node: Any, properties: TensorProperties) -> int:
-    return max(_dtype_bytes(properties.dtype_of[node.name][0]), 1)
-
-
-def _dtype_bytes(dtype: str) -> int:
     import tensorflow as tf
 
-    return int(tf.as_dtype(dtype).size)
+    return max(int(tf.as_dtype(properties.dtype_of[node.name][0]).size), 1)
 
 
 def copied_variables(nodes: Sequence[Any]) -> tuple[set[int], dict[int, str]]:

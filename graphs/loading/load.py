@@ -7,19 +7,23 @@ be made, differentiates (graphs/loading/training_step.py).
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from graphs import op_types
 from graphs.errors import ModelError
+from graphs.function_library import named_functions
 from graphs.graph_view import GraphView
 from graphs.loading import initialization, saved_model_file
-from graphs.loading.corruption import require_sound
 from graphs.loading.feed_shapes import find_feeds, write_shapes
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.model_variables import find_variables
 from graphs.loading.reachable_ops import require_runnable
-from graphs.loading.restored_files import require_whole
 from graphs.loading.run_selection import RunSources, SelectedRun, select_run
 from graphs.loading.sniff import ModelFile, sniff
 from graphs.loading.variable_updates import OptimizerUpdates
@@ -149,3 +153,119 @@ def _of_saved_model(file: ModelFile, options: LoadOptions) -> _Parts:
         saved_model_dir=saved_model_file.loadable_directory(file),
         signatures=saved_model_file.read_signatures(meta_graph),
     )
+
+
+_CALLS = op_types.CALLS | op_types.LOOPS | op_types.CONDITIONALS
+
+
+def require_sound(view: GraphView) -> None:
+    """Checks the shapes, the values and the calls of all ops, those in functions too.
+
+    Raises:
+      ModelError: a size is impossible, a constant cut off, or a called function not there.
+    """
+    for nodes in (*(function.node_def for function in view.library.values()), view.graph_def.node):
+        for node in nodes:
+            _require_sound(node, view.library)
+
+
+def _require_sound(node: Any, functions: Collection[str]) -> None:
+    shape = node.attr["shape"].shape if "shape" in node.attr else None
+    if shape is not None and any(dim.size < -1 for dim in shape.dim):
+        sizes = [dim.size for dim in shape.dim]
+        raise _damaged(node, f"the shape {sizes}; sizes are 0 or more, -1 where they are unknown")
+    if node.op == "Const" and node.attr["value"].tensor.tensor_content:
+        _require_whole(node)
+    if node.op in _CALLS:
+        for name in named_functions(node):
+            if name and name not in functions:
+                raise _damaged(node, f"a call of {name!r}, which is not defined")
+
+
+def _require_whole(node: Any) -> None:
+    """Checks that a constant has as many bytes as its shape and dtype say."""
+    import tensorflow as tf
+
+    tensor = node.attr["value"].tensor
+    sizes = [dim.size for dim in tensor.tensor_shape.dim]
+    try:
+        width = tf.as_dtype(tensor.dtype).size
+    except TypeError:
+        raise _damaged(node, f"a value of the unknown type {tensor.dtype}") from None
+    if width and len(tensor.tensor_content) != math.prod(sizes) * width:
+        raise _damaged(
+            node,
+            f"a value of {len(tensor.tensor_content)} bytes for the shape {sizes} of "
+            f"{math.prod(sizes) * width} bytes",
+        )
+
+
+def _damaged(node: Any, damage: str) -> ModelError:
+    return ModelError(
+        f"reading the graph: op {node.name!r} has {damage}; the model is damaged, save it again"
+    )
+
+
+_WHAT_TO_DO = "copy the whole model again"
+
+
+def require_whole(path: str, initialization: Initialization) -> None:
+    """Checks that a model's checkpoint and assets are there and complete.
+
+    The bytes of the variables are counted, not read; wrong values show when the model runs.
+
+    Args:
+      path: of the model, for messages.
+      initialization: what is restored, and the files that ops read.
+
+    Raises:
+      ModelError: a file is missing, too short, or no checkpoint.
+    """
+    for asset in initialization.asset_feeds.values():
+        if not os.path.isfile(asset):
+            raise ModelError(
+                f"reading model {path!r}: its asset {asset!r} is missing; {_WHAT_TO_DO}"
+            )
+    if initialization.checkpoint_prefix:
+        _require_whole_checkpoint(path, initialization.checkpoint_prefix)
+
+
+def _require_whole_checkpoint(path: str, prefix: str) -> None:
+    """Checks that a checkpoint has all files, and at least the bytes that its index announces."""
+    import tensorflow as tf
+
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+        wanted = sum(
+            _string_bytes(reader.get_tensor(name))
+            if dtypes[name] == tf.string
+            else math.prod(shapes[name]) * dtypes[name].size
+            for name in shapes
+        )
+    except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise ModelError(
+            f"reading model {path!r}: its variables in {prefix + '.*'!r} can't be read ({said}); "
+            f"{_WHAT_TO_DO}"
+        ) from None
+    shards = sorted(Path(prefix).parent.glob(Path(prefix).name + ".data-*"))
+    if not os.path.isfile(prefix + ".index"):
+        return  # TensorFlow's first format is one file, which the reader has just read
+    num_bytes = sum(shard.stat().st_size for shard in shards)
+    if not _has_all(shards) or num_bytes < wanted:
+        raise ModelError(
+            f"reading model {path!r}: its variables take at least {wanted:,} bytes, found "
+            f"{num_bytes:,} in {len(shards)} files {prefix + '.data-*'!r}; {_WHAT_TO_DO}"
+        )
+
+
+def _string_bytes(value: Any) -> int:
+    """The fewest bytes of a tensor of strings in a checkpoint: a checksum, lengths, the strings."""
+    strings = np.ravel(value).tolist()
+    return 4 + sum(1 + len(string) for string in strings)
+
+
+def _has_all(shards: list[Path]) -> bool:
+    """Whether the files are as many as the "-of-00002" at their end says."""
+    return bool(shards) and len(shards) == int(shards[0].name.rpartition("-of-")[2])

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from graphs.errors import FetchError, ModelError
 from graphs.graph_view import GraphView
-from graphs.loading.corruption import require_sound
+from graphs.loading.load import require_sound
 
 v1 = tf.compat.v1
 

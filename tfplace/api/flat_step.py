@@ -190,9 +190,8 @@ def _captured(concrete: Any) -> list[Any]:
     layers use theirs by handle. A handle doesn't know its owner, Python knows all objects.
     """
     known = {id(variable): variable for variable in concrete.variables}
-    seen = {id(variable.handle) for variable in known.values()}
-    handles = {id(e): e for e in concrete.captured_inputs if e.dtype == tf.resource}
-    missing = {number: handle for number, handle in handles.items() if number not in seen}
+    missing = {id(each) for each in concrete.captured_inputs if each.dtype == tf.resource}
+    missing -= {id(variable.handle) for variable in known.values()}
     for each in gc.get_objects() if missing else ():
         kind = type(each)
         if issubclass(kind, BaseResourceVariable):
@@ -204,7 +203,8 @@ def _captured(concrete: Any) -> list[Any]:
             each = None if handle is None else _Writer(handle)
         else:
             continue
-        if missing.pop(id(handle), None) is not None:
+        if id(handle) in missing:
+            missing.remove(id(handle))
             known[id(each)] = each
     return list(known.values())
 

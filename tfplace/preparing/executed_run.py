@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from graphs.cluster import Cluster
 from graphs.op_graph import FloatArray
@@ -25,7 +26,6 @@ from tfplace.measurement.training_run import (
     TraceRequest,
     TrainingRun,
 )
-from tfplace.preparing.undisturbed import steady
 
 _RUN, _EMPTY = 0, 1  # slots
 TRACED_THREADS = 1
@@ -148,3 +148,19 @@ def _nothing_on(graph_def: Any, device: str) -> Any:
     empty = type(graph_def)(versions=graph_def.versions)
     empty.node.add(name=_EMPTY_OP, op="NoOp", device=device)
     return empty
+
+
+DRIFT = 0.2
+"""Share by which a step may exceed the undisturbed ones. Other work on the machine only ever adds
+time, and adds more than this when it takes the core for a while."""
+
+
+def steady(values: Sequence[float]) -> npt.NDArray[np.bool_]:
+    """bool[n]: values within `DRIFT` of the median of the lower half.
+
+    Args:
+      values: seconds, repeated measurements of one thing, n >= 1.
+    """
+    found = np.asarray(values, dtype=np.float64)
+    lower = np.sort(found)[: (len(found) + 1) // 2]
+    return np.asarray(found <= np.median(lower) * (1.0 + DRIFT))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from graphs.building.build import BuiltGraph, build_op_graph
 from graphs.building.flatten import flatten
@@ -14,7 +18,6 @@ from graphs.errors import FeedError, ShapesRefusedError
 from graphs.flat_graph import FlatGraph
 from graphs.loading.feed_shapes import sizes_guessed
 from graphs.loading.feeds import feeds_of_opened, given_arrays, read_feeds
-from graphs.loading.feeds_when_read import made_when_read
 from graphs.loading.load import load
 from graphs.loading.load_options import FIRST_GUESS, OTHER_GUESSES, GuessedSizes
 from graphs.source_model import SourceModel, TensorSpec
@@ -177,3 +180,46 @@ def _made_up(
     flat: FlatGraph, properties: TensorProperties, feeds: Sequence[TensorSpec], seed: int
 ) -> Mapping[str, Any]:
     return made_when_read(feeds, lambda: feeds_of_opened(flat, properties, feeds, seed))
+
+
+# Inputs that are made up only when somebody reads one: a batch for 64 GPUs fits no single machine.
+#
+# Where nothing is run, as with a cluster that is only described, nobody does.
+MAX_ELEMENTS_AT_ONCE = 2**24
+"""Of all inputs: fewer are made at once, so that what is wrong is known before a search."""
+
+
+class FeedsWhenRead(Mapping[str, np.ndarray]):
+    """{tensor: array} of one run, made when the first array is read."""
+
+    def __init__(self, feeds: Sequence[TensorSpec], make: Callable[[], Mapping[str, np.ndarray]]):
+        self._tensors = [spec.tensor for spec in feeds]
+        self._make = make
+
+    @functools.cached_property
+    def _made(self) -> Mapping[str, np.ndarray]:
+        return self._make()
+
+    def __getitem__(self, tensor: str) -> np.ndarray:
+        if tensor not in self._tensors:
+            raise KeyError(tensor)
+        return self._made[tensor]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, np.ndarray]]]:
+        return dict, (dict(self),)
+
+
+def made_when_read(
+    feeds: Sequence[TensorSpec], make: Callable[[], Mapping[str, np.ndarray]]
+) -> Mapping[str, np.ndarray]:
+    """What `make` makes: now, or where that is large when an array is read."""
+    shapes = [spec.shape for spec in feeds if spec.shape is not None]
+    is_small = sum(math.prod(shape) for shape in shapes) <= MAX_ELEMENTS_AT_ONCE
+    is_complete = len(shapes) == len(feeds) and all(min(s, default=0) >= 0 for s in shapes)
+    return make() if is_small or not is_complete else FeedsWhenRead(feeds, make)

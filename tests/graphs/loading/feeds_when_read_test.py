@@ -5,8 +5,8 @@ import pickle
 import numpy as np
 import pytest
 
-from graphs.loading.feeds_when_read import FeedsWhenRead, made_when_read
 from graphs.source_model import TensorSpec
+from tfplace.preparing.loaded_model import FeedsWhenRead, made_when_read
 
 LARGE = [TensorSpec("x:0", "float32", (2048, 299, 299, 3)), TensorSpec("y:0", "int32", (2048,))]
 

@@ -6,8 +6,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.errors import ModelError
-from graphs.loading.load import load
-from graphs.loading.restored_files import require_whole
+from graphs.loading.load import load, require_whole
 from graphs.source_model import Initialization
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from graphs.errors import OutputError
 from tfplace.preparing import cost_cache
-from tfplace.preparing.cached_values import traced_arrays, traced_from
 from tfplace.preparing.cost_cache import CacheKey, CostCache
+from tfplace.preparing.find_costs import traced_arrays, traced_from
 from tfplace.preparing.node_seconds import TracedNodes
 
 KEY = CacheKey("traced", {"graph": "abc", "tensorflow": "2.21.0"}, {"model": "m.pb"})

@@ -9,9 +9,8 @@ import numpy as np
 from tests.tfplace.preparing.executed_graph_test import node_defs
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.training_run import ExecutedNode
-from tfplace.preparing.executed_run import ExecutedRun
+from tfplace.preparing.executed_run import ExecutedRun, steady
 from tfplace.preparing.node_seconds import traced_nodes
-from tfplace.preparing.undisturbed import steady
 
 HERE, THERE = "/device:GPU:0", "/device:CPU:0"
 ALONE = np.array([1.0, 1.0, 1.0, 1.0])

@@ -30,7 +30,6 @@ from tfplace.measurement.calibration.link_figures import (
     sizes_of,
 )
 from tfplace.measurement.calibration.probing import PROBE_STEPS, Prober
-from tfplace.measurement.calibration.said_doubts import BUSY_MACHINE_SHARE, warnings_about
 from tfplace.measurement.calibration.transfer_work import NamePair, transfer_work
 from tfplace.measurement.calibration.trusted_links import (
     TrustedLinks,
@@ -42,6 +41,11 @@ from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
 from tfplace.measurement.step_limits import StepLimits
 
+# Figures are said to be doubtful above these shares: the CPU time of other processes, the spread of
+# equal steps, and how far half of a link's sizes miss its line.
+BUSY_MACHINE_SHARE = 0.1
+NOISY_SPREAD = 0.2
+POOR_RESIDUAL = 0.25
 SURELY_BUSY, LOOK_SECONDS = 2.0 * BUSY_MACHINE_SHARE, 0.5
 """If others use this share of the machine, a calibration ends at once; the first look's length."""
 # Shares of the budget for each stage.
@@ -290,3 +294,36 @@ def _calibrated_device(
         memory_slowdown=contention.memory_slowdown,
         source=source.removeprefix("; "),
     )
+
+
+def warnings_about(
+    background_share: float | None,
+    spread: float,
+    links: Mapping[NamePair, LinkFigures],
+    refused: Mapping[NamePair, str] | None = None,
+) -> list[str]:
+    """Sentences on what makes the figures doubtful: other work on the machine, noise, poor fits."""
+    warnings = []
+    if background_share is not None and background_share > BUSY_MACHINE_SHARE:
+        warnings.append(
+            f"other processes used {background_share:.0%} of this machine's CPU time: links, what "
+            "transfers take of their ends and contention stay as they were assumed; calibrate "
+            "again when it is quiet"
+        )
+    if spread > NOISY_SPREAD:
+        warnings.append(
+            f"equal steps differ by {spread:.0%} (p75 - p25 over the median): a noisy machine"
+        )
+    warnings += [
+        f"the link from {source} to {target} is no straight line: half of its sizes miss the fit "
+        f"by more than {link.fit.median_relative_residual:.0%}"
+        for (source, target), link in links.items()
+        if link.fit.median_relative_residual > POOR_RESIDUAL
+    ]
+    warnings += [
+        f"what was measured of the link from {source} to {target} is not used: {why}; it has the "
+        "figures of links of its kind, or those that were assumed; calibrate again when the "
+        "machine is quiet"
+        for (source, target), why in (refused or {}).items()
+    ]
+    return warnings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,7 +18,6 @@ from tfplace.measurement.calibration.probe_graphs import (
     streams_on,
 )
 from tfplace.measurement.calibration.probing import Prober, median_difference
-from tfplace.measurement.calibration.slot_count import choose_slots
 
 # Tiny ops: the length of a chain, and how many run at once.
 _CHAIN_LENGTH, _NUM_CHAINS = 200, 16
@@ -148,3 +148,27 @@ def _stream_rate(short: FloatArray | None = None, long: FloatArray | None = None
 def _spread(seconds: FloatArray) -> float:
     p25, median, p75 = np.percentile(seconds, [25, 50, 75])
     return float((p75 - p25) / median)
+
+
+def choose_slots(seconds_of_count: Mapping[int, float]) -> int:
+    """The number of slots s for which ceil(k / s) rounds explain best what k equal ops take.
+
+    Ops that use several cores themselves gain nothing side by side: then it is 1, whatever the
+    number of cores.
+
+    Args:
+      seconds_of_count: {k: seconds of k independent equal ops}; 1 is among the k.
+
+    Returns:
+      The s of 1 to the largest k with the least sum of |log(predicted / measured)|; the smallest
+      such s.
+    """
+    alone = seconds_of_count[1]
+
+    def error(slots: int) -> float:
+        return sum(
+            abs(math.log(alone * math.ceil(count / slots) / seconds))
+            for count, seconds in seconds_of_count.items()
+        )
+
+    return min(range(1, max(seconds_of_count) + 1), key=lambda slots: (error(slots), slots))

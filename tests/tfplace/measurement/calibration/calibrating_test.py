@@ -26,6 +26,7 @@ from tfplace.measurement.calibration.calibrating import (
     calibrated_cluster,
     refused_where_busy,
     require_quiet,
+    warnings_about,
 )
 from tfplace.measurement.calibration.channel_rule import RuleChoice
 from tfplace.measurement.calibration.contention import Contention
@@ -44,7 +45,6 @@ from tfplace.measurement.calibration.probe_graphs import (
     transfers_at_once,
 )
 from tfplace.measurement.calibration.probing import Prober
-from tfplace.measurement.calibration.said_doubts import warnings_about
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
 from tfplace.measurement.step_limits import StepLimits

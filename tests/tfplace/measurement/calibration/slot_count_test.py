@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfplace.measurement.calibration.slot_count import choose_slots
+from tfplace.measurement.calibration.device_figures import choose_slots
 
 
 @pytest.mark.parametrize(
