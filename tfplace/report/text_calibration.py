@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from graphs.cluster import Cluster
 from graphs.clusters.cluster_file import cluster_to_json
-from tfplace.measurement.calibration.calibrating import Calibration
-from tfplace.measurement.calibration.line_fit import LineFit
 from tfplace.report.report import plain
 from tfplace.report.text import print_facts, table
 from tfplace.units_text import seconds_text, share_text
+
+if TYPE_CHECKING:  # calibrating needs TensorFlow, other commands' reports don't
+    from tfplace.measurement.calibration.calibrating import Calibration
+    from tfplace.measurement.calibration.line_fit import LineFit
 
 
 def calibration_to_json(calibration: Calibration, output: str) -> dict[str, Any]:
