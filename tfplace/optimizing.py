@@ -19,7 +19,7 @@ from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint, algorithm_with_policy
 from tfplace.algorithms.table import require_known
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.beside_others import run_tag, seconds_beside_others, time_beside_others
+from tfplace.choosing.beside_others import run_tag, time_beside_others
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline, not_tried
 from tfplace.choosing.finalists import has_finalists, search_beside
 from tfplace.choosing.find_placement import find_placement, without_idle_devices
@@ -58,11 +58,9 @@ TRACE_SECONDS, LONGER_SHARE = 9.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
 ORDER_SHARE = 0.3
 """Of the budget, that looking for orders may take even where the search has used up all of it."""
-WRITING_SECONDS, PROVING_SPLIT_SECONDS, REPORTING_SECONDS = 20.0, 7.0, 3.0
+WRITING_SECONDS, PROVING_SPLIT_SECONDS, REPORTING_SECONDS = 22.0, 7.0, 3.0
 """What real runs leave to writing and proving, that a step may be split besides, and what comparing
 runs leaves to the report."""
-LEAST_SEARCH_SHARE = 0.2
-"""Of the budget, that a search has before real runs of more than one number of shards."""
 STARTING_SECONDS = 3.0
 """What the process takes before its clock is read and after its report is printed, and what a step
 that was begun in time takes too long."""
@@ -275,20 +273,13 @@ class _Run:
             return self.builder.built()
 
     def _beside_comparison(self, prepared: PreparedModel) -> float:
-        """Seconds until real runs have to begin; infinite where there are none.
-
-        One device can then be compared with what is a quarter quicker; with two such, of them a
-        split step, where a search has time enough besides.
+        """Seconds until real runs have to begin, so that one device can be compared with what is
+        a quarter quicker; infinite where there are none.
         """
         if not has_finalists(prepared, self.options):
             return math.inf
         alone = float(np.nanmin(prepared.problem.op_seconds.sum(axis=0)))
-        left = self._left(WRITING_SECONDS + comparison_seconds(prepared, [alone, 0.75 * alone]))
-        if self.options.problem.num_shards == AUTO and not prepared.serves_any_batch:
-            with_others = left - PROVING_SPLIT_SECONDS - seconds_beside_others(prepared, alone)
-            if with_others >= LEAST_SEARCH_SHARE * self.options.budget_seconds:
-                return with_others
-        return left
+        return self._left(WRITING_SECONDS + comparison_seconds(prepared, [alone, 0.75 * alone]))
 
     def _left(self, reserved: float) -> float:
         """Seconds until the end without those that are reserved for what follows."""

@@ -45,8 +45,6 @@ CONTEST_SECONDS = 6.0
 """Of steps, at most, unless three of each take longer; twice as many left rounds no time."""
 CONTEST_ROUND = dataclasses.replace(FIRST_ROUND, min_steps=3)
 """What is much slower is seen by few steps; what is near is compared afterwards."""
-SPLIT_OPS = 1.5
-"""How many times as many ops as the unsplit step's one in two shards has, roughly."""
 CLOSE = 1.3
 """Another number of shards is timed if its predicted step is at most so many times the best one."""
 
@@ -110,18 +108,6 @@ def time_beside_others(
         unsplit = [each for each in others if each.prepared.split is None and each is not found]
         whole = next(iter(unsplit), None)
         return time_choice(found, options, progress, left(found), held, choice, whole)
-
-
-def seconds_beside_others(prepared: PreparedModel, alone: float) -> float:
-    """What timing one device and, split or not, the best of others takes, roughly.
-
-    Args:
-      prepared: the unsplit step; its runs are prepared ahead.
-      alone: seconds of its step on one device; others are taken to be a quarter quicker.
-    """
-    num_steps = CONTEST_ROUND.warmup_steps + CONTEST_ROUND.min_steps
-    steps = num_steps * SLOWER * alone * (1.0 + 2 * 0.75)
-    return (steps + SPLIT_OPS * SECONDS_PER_OP * prepared.problem.num_ops) / CONTEST_SHARE
 
 
 def run_tag(prepared: PreparedModel, candidate: Candidate) -> Hashable:

@@ -41,11 +41,10 @@ class Effort:
         return self._first_of_kind(kinds)
 
     def links(self, cluster: Cluster, pairs: Iterable[NamePair]) -> Mapping[NamePair, NamePair]:
-        """{link: the measured one that it is like}; there and back may differ."""
-        index = {name: d for d, name in enumerate(cluster.device_names)}
-        return self._first_of_kind(
-            {pair: (kind_of_pair(cluster, pair), index[pair[0]] < index[pair[1]]) for pair in pairs}
-        )
+        """{link: the measured one that it is like}; there and back may differ where ends do."""
+        kinds = self.devices(cluster)
+        ends = {pair: (kinds[pair[0]], kinds[pair[1]]) for pair in pairs}
+        return self._first_of_kind({p: (kind_of_pair(cluster, p), ends[p]) for p in ends})
 
     def busy_links(
         self, cluster: Cluster, pairs: Iterable[NamePair]

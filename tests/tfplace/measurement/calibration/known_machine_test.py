@@ -256,8 +256,7 @@ def test_a_short_calibration_measures_one_of_a_kind() -> None:
     pairs = [(a, b) for a in names for b in names if a != b]
     assert set(SHORT.devices(four).values()) == {names[0]}
     like = SHORT.links(four, pairs)
-    assert set(like.values()) == {(names[0], names[1]), (names[1], names[0])}
-    assert like[names[2], names[1]] == (names[1], names[0])
+    assert set(like.values()) == {(names[0], names[1])}  # equal ends: there is like back
     assert len(set(SHORT.busy_links(four, pairs).values())) == 1
     assert dict(FULL.links(four, pairs)) == {pair: pair for pair in pairs}
     bad = TrustedLinks({names[:2]: link_figures({0: 1.0, 9: 2.0})}, {names[:2]: "spoilt"})
