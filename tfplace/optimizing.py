@@ -173,7 +173,7 @@ class _Run:
             prepared = at_most(prepared, options.max_devices)
             order = wanted_order(options.problem, prepared.is_present)
             known_after = self.phases.seconds()["measure"]  # so far only of the machine
-            limited = search_beside(options, known_after, self._beside_comparison(prepared))
+            limited = search_beside(options, known_after, self._beside_comparison(prepared, held))
             others: list[Found] = []
             if options.problem.num_shards == AUTO:
                 shards = ShardSearch(prepared, limited, trained, progress, timed_later)
@@ -272,14 +272,18 @@ class _Run:
         with self.progress.working():
             return self.builder.built()
 
-    def _beside_comparison(self, prepared: PreparedModel) -> float:
+    def _beside_comparison(self, prepared: PreparedModel, held: HeldRuns | None) -> float:
         """Seconds until real runs have to begin, so that one device can be compared with what is
         a quarter quicker; infinite where there are none.
         """
         if not has_finalists(prepared, self.options):
             return math.inf
         alone = float(np.nanmin(prepared.problem.op_seconds.sum(axis=0)))
-        return self._left(WRITING_SECONDS + comparison_seconds(prepared, [alone, 0.75 * alone]))
+        num_new = None if held is None else 1  # one device is prepared ahead
+        comparing = comparison_seconds(prepared, [alone, 0.75 * alone], num_new)
+        may_be_split = self.options.problem.num_shards == AUTO and not prepared.serves_any_batch
+        proving = WRITING_SECONDS + PROVING_SPLIT_SECONDS * may_be_split
+        return self._left(proving + comparing)
 
     def _left(self, reserved: float) -> float:
         """Seconds until the end without those that are reserved for what follows."""

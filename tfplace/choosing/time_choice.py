@@ -39,8 +39,8 @@ from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 
-COMPARED_STEPS = 14
-"""Steps of each placement: the first, those that warm up, those that count."""
+COMPARED_STEPS = 12
+"""Steps of each placement: the first, one or more that warm up, those that count."""
 STEPS_ALONE = 20
 """Steps where given, single and placed are one placement, so that there is nothing to decide."""
 MOST_TRIED = 5
