@@ -154,7 +154,7 @@ class _Run:
         """
         if self.options.problem.num_shards != AUTO or not has_finalists(prepared, self.options):
             return contextlib.nullcontext()
-        return child_for(prepared, self._left(WRITING_SECONDS))
+        return child_for(prepared, max(self._left(WRITING_SECONDS), 0.0))
 
     def search(
         self, prepared: PreparedModel, trained: Checkpoint | None, held: HeldRuns | None

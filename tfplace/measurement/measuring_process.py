@@ -208,7 +208,7 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
     def end_after(self, seconds: float) -> None:
         """All requests together may take so long from now on, if that is less than is left."""
         if seconds < self.seconds_left:
-            self._all_seconds, self._end = seconds, time.monotonic() + seconds
+            self._all_seconds, self._end = max(seconds, 0.0), time.monotonic() + seconds
 
     def _out_of_time(self) -> Infeasible:
         return Infeasible("timeout", f"the {self._all_seconds:.0f} s for real runs were used up")
