@@ -19,7 +19,7 @@ from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint, algorithm_with_policy
 from tfplace.algorithms.table import require_known
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.beside_others import run_tag, time_beside_others
+from tfplace.choosing.beside_others import run_tag, runs_ahead, time_beside_others
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline, not_tried
 from tfplace.choosing.finalists import has_finalists, search_beside
 from tfplace.choosing.find_placement import find_placement, without_idle_devices
@@ -36,7 +36,6 @@ from tfplace.choosing.order.model_order import (
 )
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
-from tfplace.choosing.rounds.real_runs import child_for
 from tfplace.choosing.split_proof import BegunProof
 from tfplace.choosing.time_choice import comparison_seconds
 from tfplace.compilation.ahead import CompilingAhead
@@ -112,7 +111,8 @@ def optimize(
             builder.begin(prepared.source, scratch)
         run = _Run(options, progress, phases, builder, scratch, end)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
-            with run.runs_ahead(prepared) as held:
+            left = end - phases.total() - WRITING_SECONDS
+            with runs_ahead(prepared, options, left) as held:
                 found, others = run.search(prepared, trained, held)
                 decided, built = run.decide(found, others, held)
             if decided.corrections is not None and options.checkpoint_dir is None:
@@ -144,17 +144,6 @@ class _Run:
     builder: ModelBuilder
     scratch: Path
     end: float
-
-    def runs_ahead(
-        self, prepared: PreparedModel
-    ) -> contextlib.AbstractContextManager[HeldRuns | None]:
-        """A child that prepares what real runs will compare while the search goes on beside.
-
-        Preparing a large step takes as long as its runs, and a search needs but one core.
-        """
-        if self.options.problem.num_shards != AUTO or not has_finalists(prepared, self.options):
-            return contextlib.nullcontext()
-        return child_for(prepared, max(self._left(WRITING_SECONDS), 0.0))
 
     def search(
         self, prepared: PreparedModel, trained: Checkpoint | None, held: HeldRuns | None

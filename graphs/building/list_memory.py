@@ -12,10 +12,10 @@ from graphs.building.constant_values import ConstantValues
 from graphs.building.known_tensors import Held
 from graphs.building.node_outputs import NodeOutputs
 from graphs.building.shapes import TensorProperties
+from graphs.building.trip_counts import functional_trip_count
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index
 from graphs.op_graph import LongArray
-from graphs.pricing.trip_counts import functional_trip_count
 
 _NEW = frozenset({"TensorListReserve", "EmptyTensorList"})
 _ITEM = {"TensorListSetItem": 2, "TensorListPushBack": 1}

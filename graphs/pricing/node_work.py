@@ -18,6 +18,7 @@ from graphs import op_types
 from graphs.building.constant_values import ConstantValues, folded_nodes, handing_on
 from graphs.building.frames import frame_stacks
 from graphs.building.shapes import MAX_NESTING, TensorProperties, infer
+from graphs.building.trip_counts import frame_trip_count, functional_trip_count
 from graphs.building.unit_bodies import UnitBodies, unit_bodies
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
@@ -25,7 +26,6 @@ from graphs.function_library import reached_functions
 from graphs.op_graph import FloatArray, IntArray
 from graphs.pricing.grappler_costs import OpWork, estimate, with_defaults
 from graphs.pricing.kernels import KernelTable, kernel_table
-from graphs.pricing.trip_counts import frame_trip_count, functional_trip_count
 
 BoolArray = npt.NDArray[np.bool_]
 DEVICE_TYPES = ("CPU", "GPU")

@@ -7,6 +7,7 @@ are close are timed side by side, data parallelism among them, and the unsplit s
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -34,7 +35,7 @@ from tfplace.choosing.time_choice import time_choice
 from tfplace.interruption import interruptible
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.run_measurement import measure_variants
-from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.options import AUTO, OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 
@@ -63,6 +64,23 @@ class _Rival:
         if is_same or self.candidate.name == SINGLE:
             return predicted
         return dataclasses.replace(predicted, verdict="placed", candidate=self.candidate)
+
+
+def runs_ahead(
+    prepared: PreparedModel, options: OptimizeOptions, seconds: float
+) -> contextlib.AbstractContextManager[HeldRuns | None]:
+    """A child that prepares what real runs will compare while the search goes on beside.
+
+    Preparing a large step takes as long as its runs, and a search needs but one core.
+
+    Args:
+      prepared: the unsplit step.
+      options: evaluator and number of shards.
+      seconds: until the real runs have to end.
+    """
+    if options.problem.num_shards != AUTO or not has_finalists(prepared, options):
+        return contextlib.nullcontext()
+    return child_for(prepared, max(seconds, 0.0))
 
 
 def time_beside_others(
