@@ -1,7 +1,5 @@
 """Applies a user's constraints: ops pinned to devices, and ops that must not be split."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Numbers of things, in words."""
 
-from __future__ import annotations
-
 
 def counted(count: int, noun: str, plural: str = "") -> str:
     """1, "op" -> "1 op"; 1200, "op" -> "1,200 ops"; `plural` is for nouns that take no -s."""

@@ -1,7 +1,5 @@
 """Finds where TensorFlow would put each op of the model as it came: the given placement."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ name, its device and what waits for it. What it reads is computed still, and bro
 is: an Assert that holds takes the tensors.
 """
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ measures (`Cluster.transfer_work`). A problem that has it is simulated by rules 
 section, which tests/reference_simulator.py has a second time.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """One run of a model with its function calls opened, whose ops are priced and placed."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence

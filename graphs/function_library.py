@@ -1,7 +1,5 @@
 """The functions of a GraphDef: which ones a node calls or refers to, and which calls stay whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

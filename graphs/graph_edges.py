@@ -1,7 +1,5 @@
 """The inputs of all ops of a graph or a function's body as arrays, made in one pass over names."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Collection, Sequence

@@ -1,7 +1,5 @@
 """The look-ups in a GraphDef that finding its run, its variables and its inputs needs."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar

@@ -6,8 +6,6 @@ at their two ends, and contention. What a step or an op takes to be started, of 
 known, is θ times a unit of seconds. What real runs taught of them is kept with a cluster.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ In the main graph an input is "op" (output 0), "op:1" or "^op" (control). In a f
 "node:out_arg:i", "node:out_arg", an argument's name, or "^node".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Container, Mapping
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Dimension letters, here and everywhere: N ops, T tensors, U uses, D devices.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

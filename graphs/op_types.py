@@ -5,8 +5,6 @@ TABLE has a row for each op type and a column for each question that some part o
 columns, and say why the question is asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 TABLE = """

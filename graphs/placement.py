@@ -1,7 +1,5 @@
 """A device for every op, and what such a placement is worth."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from graphs.op_graph import IntArray

@@ -1,7 +1,5 @@
 """placement.json: {"op/path": "/device:GPU:1", ...}."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence

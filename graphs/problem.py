@@ -1,7 +1,5 @@
 """The placement problem that the simulator sees: op graph, costs and cluster in one value."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 The contract (`tfplace/docs/contract.md`), section 6, lists the arrays.
 """
 
-from __future__ import annotations
-
 import math
 import zipfile
 from collections.abc import Collection, Mapping

@@ -3,8 +3,6 @@
 Imported by child processes only: it is all TensorFlow.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

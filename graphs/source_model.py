@@ -1,7 +1,5 @@
 """A model as it came, and one run of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

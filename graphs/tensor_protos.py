@@ -3,8 +3,6 @@
 A shape is a tuple of sizes, -1 for an unknown one; None stands for an unknown rank.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

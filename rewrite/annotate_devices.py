@@ -4,8 +4,6 @@ An op is named by its Origin. With `calls`, the body that this chain of calls en
 without, every copy of the function, apart from ops that a chain has named.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -3,8 +3,6 @@
 The graph's variables are initialised here: TensorFlow runs ops of the user's graph and may abort.
 """
 
-from __future__ import annotations
-
 import gc
 import pickle
 import sys

@@ -7,8 +7,6 @@ looked up by the called name first, then by the name of the function that the ca
 copy of.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

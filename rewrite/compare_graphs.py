@@ -4,8 +4,6 @@ Both graphs are changed: devices are cleared and copies of functions renamed in 
 graph may have gigabytes of constants.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any

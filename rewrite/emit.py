@@ -6,8 +6,6 @@ or MetaGraphDef first becomes a SavedModel without devices (`model_builder`), an
 the same.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

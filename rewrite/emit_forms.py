@@ -1,7 +1,5 @@
 """Writes what goes beside a placed model: its GraphDef, and a copy without any device."""
 
-from __future__ import annotations
-
 import copy
 import os
 import shutil

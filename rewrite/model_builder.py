@@ -4,8 +4,6 @@ TensorFlow's start, the graph's import and the values of its variables take seco
 is known before a placement is: so it is begun early, and `emit` only waits for what is left.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

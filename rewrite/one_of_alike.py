@@ -5,8 +5,6 @@ makes some kilobytes of objects of every op that it imports, and a session as mu
 gets one op of a kind, and what it said of that is said of all.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Makes an output directory that appears whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Passes: each takes a graph and makes a new one, and checks itself before and after."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Runs the passes that write a placement into a graph, and proves what they did."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Collection, Mapping

@@ -7,8 +7,6 @@ two graphs. A model that is no SavedModel is proven twice: its ops are found in 
 one by one, and the SavedModel that was made of it before it was placed is compared whole.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import filecmp
 import os

@@ -7,8 +7,6 @@ hundred MB of them are made, written and forgotten before the next. Imported by 
 only: it is all TensorFlow.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import shutil

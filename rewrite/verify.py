@@ -7,8 +7,6 @@ too. Where they disagree, the original runs again, and what it computes differen
 time is listed, not compared.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -1,7 +1,5 @@
 """What `verify` asks of its child process and what that answers: values that are pickled."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Literal

@@ -4,8 +4,6 @@ A SavedModel keeps its signatures. Of a graph's run one is made, beside those th
 has of its own; only where its name is the run's there already, that stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Nothing heavy is imported here; a command's module is imported when the command runs.
 """
 
-from __future__ import annotations
-
 import atexit
 import errno
 import os

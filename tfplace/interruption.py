@@ -6,8 +6,6 @@ block's result. The second signal raises a plain KeyboardInterrupt in either mod
 ignored, so that nothing disturbs the cleaning up.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import math

@@ -1,7 +1,5 @@
 """The whole way of `tfplace optimize`: from a model to a placed SavedModel and its report."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

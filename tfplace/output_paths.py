@@ -1,7 +1,5 @@
 """Checks, before work begins, that results can be written; a file is there whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

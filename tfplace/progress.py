@@ -1,7 +1,5 @@
 """What a person sees on stderr while a command works: a live line on a terminal, or plain lines."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

@@ -1,7 +1,5 @@
 """Seconds, bytes and counts as a person reads them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

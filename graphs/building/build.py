@@ -1,7 +1,5 @@
 """Makes the arrays of an op graph from a flat graph."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

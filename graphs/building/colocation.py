@@ -14,8 +14,6 @@ placement that ignored this would not be what runs. Grappler's GetColocationGrou
 for resource variables; therefore the groups are derived here.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

@@ -8,8 +8,6 @@ A branch runs at most once a run, so an op graph can hold its ops. The body of a
 times, so an op graph can't.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

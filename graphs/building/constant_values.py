@@ -1,7 +1,5 @@
 """Values that constants and static shapes of a graph fix before it runs: bounds of loops, sizes."""
 
-from __future__ import annotations
-
 import collections
 import math
 import operator

@@ -6,8 +6,6 @@ that wait for all updates) gets one message from each other device, which holds 
 takes until its last op ends in any case.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

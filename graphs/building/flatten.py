@@ -13,8 +13,6 @@ its side effects too, so its "call/output_control" joins the fetches. In a branc
 which may not run, it joins the conditional's side effects instead.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any

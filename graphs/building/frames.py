@@ -4,8 +4,6 @@ The nodes between Enter and Exit of a frame are a loop; those between Switch and
 conditional.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ tf.gradients puts the gradient of op "a/b" under "gradients/a/b_grad/", tf.Gradi
 "gradient_tape/a/b/". Inside opened functions both stand behind the call path.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -3,8 +3,6 @@
 The sizes are those of TensorFlow's own kernels for one thread, as a worker has it, without oneDNN.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

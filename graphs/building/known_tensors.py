@@ -1,7 +1,5 @@
 """What is known of a tensor that a function is given or returns, and an op that stands for it."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What lists of tensors hold, which a handle's size does not say: loops fill and hand them on."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The outputs of all nodes as arrays, of which nodes that are alike share what is known."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

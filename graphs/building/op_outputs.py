@@ -1,7 +1,5 @@
 """How many outputs an op has, and where each of them lies among all."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

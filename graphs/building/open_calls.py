@@ -3,8 +3,6 @@
 Outputs of calls keep the calls' names here, and nothing is pruned; flatten.py does both.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -19,8 +19,6 @@ time of all branches, one after the other, is what the conditional takes on aver
 branches on two devices would look as if they ran side by side.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

@@ -6,8 +6,6 @@ more, once the bodies of its functions are inferred with it. So a graph is impor
 its bodies are, and then what is behind it, with ops that make as much as the unit makes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

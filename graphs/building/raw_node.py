@@ -1,7 +1,5 @@
 """A node of a graph whose calls are being opened, before its names are resolved."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A step of 64 shards has 160,000 ops, but little more than the unsplit step's kin
 are of two sizes at most. Importing all of them takes 14 s; those that differ, two.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Collection, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ units (see pieces.py). Grappler knows less: it takes placeholders for tensors of
 which leaves everything behind a batch dimension open (249 tensors of the RNNLM graph, here none).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

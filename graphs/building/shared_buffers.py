@@ -1,7 +1,5 @@
 """Which outputs are the buffer of an input, or take it over where nothing else needs it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ a constant limit. If the condition is a LogicalAnd of several parts, the least o
 taken; it is an upper bound, because another part may end the loop earlier.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ single ops works on these as well. The arguments are placeholders of the shapes 
 given. A variable's handle is the variable's op itself, so that its shape is known inside, too.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any

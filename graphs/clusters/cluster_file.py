@@ -15,8 +15,6 @@ directed. A pair of devices that is not listed has `default_link`, which must th
 machine (graphs/machine_numbers.py).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

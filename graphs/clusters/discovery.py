@@ -4,8 +4,6 @@ The figures of devices that are present are those of `this_host`. The links have
 until `tfplace calibrate` measures them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

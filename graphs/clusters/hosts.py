@@ -4,8 +4,6 @@ The devices of host T are those of `/job:worker/task:T`. Links inside a host are
 between hosts all pairs of devices have the figures of `host_link`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Values of a cluster file, read strictly: errors say where, what was found and what wanted."""
 
-from __future__ import annotations
-
 import collections
 import json
 import math

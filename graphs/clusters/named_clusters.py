@@ -10,8 +10,6 @@ streams. 30 us on PCIe and 20 us on NVLink are estimates; `tfplace calibrate` me
 `efficiency` is (Grappler's ideal time) / (published time of one GPU), see each model's source.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence

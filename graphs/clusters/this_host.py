@@ -4,8 +4,6 @@ Neither knows the memory bandwidth of CPUs; it has the defaults below until `tfp
 measures it.
 """
 
-from __future__ import annotations
-
 import pathlib
 import re
 

@@ -1,7 +1,5 @@
 """Children that get one request and send one answer."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pickle

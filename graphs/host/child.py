@@ -7,8 +7,6 @@ where that is possible, and dies with this process. We talk to it through an inh
 messages that are pickled; its own end of that is `graphs.host.parent`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -10,8 +10,6 @@ The folder lies in $NUMBA_CACHE_DIR where that is set, else in tfplace's own cac
 that can't be written, every process compiles anew, which takes it 10 to 30 seconds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

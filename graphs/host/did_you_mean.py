@@ -1,7 +1,5 @@
 """Endings of error messages that name the known words most like an unknown one."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ The process is killed when the thread that started it ends. Nothing heavy is imp
 tied so.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import runpy

@@ -8,8 +8,6 @@ a program asks for. This is Python's `multiprocessing.forkserver` for the childr
 which have a pipe, a folder and an environment, and tell how they ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """Freed memory given back to the system, and no collection while much is read."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

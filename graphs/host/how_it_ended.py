@@ -1,7 +1,5 @@
 """How a process ended, by its status and by what it wrote to stderr."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

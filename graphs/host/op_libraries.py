@@ -5,8 +5,6 @@ libraries that are linked against TensorFlow are in this process. Nothing that a
 ever loaded: a library is code that runs.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import mmap

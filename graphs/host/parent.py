@@ -1,7 +1,5 @@
 """A child process's end of the pipe to its parent; see `graphs.host.child`."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import threading

@@ -1,7 +1,5 @@
 """Ends what may take for ever, such as regular expressions that somebody else wrote."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import signal

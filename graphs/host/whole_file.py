@@ -1,7 +1,5 @@
 """Writes files that are there whole or not at all, whenever the process is killed."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -4,8 +4,6 @@ Source: tensorflow/tools/proto_splitter (chunk.proto and its in-depth guide). Te
 package leaves its merger out, so that `tf.saved_model.load` can't read such files either.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,6 @@ TensorFlow 1 calls those of a sparse placeholder x: x/indices, x/values, x/shape
 made up for each of them by itself would contradict each other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

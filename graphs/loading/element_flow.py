@@ -1,7 +1,5 @@
 """Follows the elements of a flat graph's inputs to the ops that read them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from graphs import op_types

@@ -3,8 +3,6 @@
 The model declares a dimension, or the user gives it, or it is guessed; guesses are reported.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """How the variables of a graph get their values before the first run."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

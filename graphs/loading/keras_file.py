@@ -1,7 +1,5 @@
 """Exports Keras files to SavedModels, which is what the rest of tfplace reads."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

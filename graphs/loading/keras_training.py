@@ -3,8 +3,6 @@
 Works alike for Keras 3 and tf_keras, whose names are the same here.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Nothing here runs the model. TensorFlow gives the message classes and, where a t
 be made, differentiates (graphs/loading/training_step.py).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

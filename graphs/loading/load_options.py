@@ -1,7 +1,5 @@
 """What a user says about a model and its run, beside the model's path."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import NamedTuple

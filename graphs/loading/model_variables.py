@@ -1,7 +1,5 @@
 """The variables of a graph, and which of them training changes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the numbers of a made-up input are like, beside being random."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple

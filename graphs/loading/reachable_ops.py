@@ -1,7 +1,5 @@
 """The ops that a run reaches, those inside functions, loops and conditionals too."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

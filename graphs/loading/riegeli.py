@@ -5,8 +5,6 @@ TensorFlow writes simple ones. Brotli, Zstandard and HighwayHash are taken from 
 library, which exports their C functions.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import glob

@@ -1,7 +1,5 @@
 """Finds what one run of a model is: the tensors and ops that it fetches."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence

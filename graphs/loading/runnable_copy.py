@@ -1,7 +1,5 @@
 """Copies of models for runs of tfplace's own: nothing in them acts outside of the process."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Reads the parts of a SavedModel that a run needs: a MetaGraphDef, its signatures and files."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

@@ -4,8 +4,6 @@ Checks of inputs alone are tried, one by one, with a few kinds of numbers for th
 depend on. What a run computes with its variables is not run here.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

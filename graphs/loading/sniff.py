@@ -1,7 +1,5 @@
 """Reads a model's file and tells its kind, from its content and never from its name."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -5,8 +5,6 @@ it. The ops inside a loop's or a conditional's body can't be followed to; where 
 one, a decoder of pictures anywhere in the function library counts as its reader.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import re

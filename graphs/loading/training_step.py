@@ -6,8 +6,6 @@ these are what a placement is about. Function calls are opened first, because Te
 differentiates ops of one graph and because gradients of a call could not be placed op by op.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

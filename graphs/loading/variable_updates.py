@@ -1,7 +1,5 @@
 """Which ops of a graph change variables, and which of them do it as an optimizer does."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

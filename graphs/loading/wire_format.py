@@ -3,8 +3,6 @@
 Source: https://protobuf.dev/programming-guides/encoding/.
 """
 
-from __future__ import annotations
-
 import collections
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5

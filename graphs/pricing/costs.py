@@ -8,8 +8,6 @@ hands a buffer on, or that TensorFlow folds into a constant, takes none; an op w
 device type takes forever there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence

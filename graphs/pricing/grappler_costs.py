@@ -12,8 +12,6 @@ each op is asked about alone, with inputs and outputs of the shapes that `Tensor
 an op that has a tensor of unknown size is not asked about.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

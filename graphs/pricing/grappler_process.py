@@ -9,8 +9,6 @@ or, as Grappler aborts on op types that it does not know, {"error": str, "unknow
 The empty request asks for the devices of this host: {"devices": [bytes]}, serialized NamedDevices.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import types

@@ -6,8 +6,6 @@ CUDA build of TensorFlow 2.21.0 lie beside this file (gpu_kernels.txt, written b
 `python -m graphs.pricing.kernels`). They are used instead, and the report says so.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import pathlib

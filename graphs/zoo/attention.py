@@ -1,7 +1,5 @@
 """Pieces of transformer networks, whose states are f4[B·T, H], one row per token."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

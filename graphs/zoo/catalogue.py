@@ -1,7 +1,5 @@
 """Names, options and sizes of the benchmark graphs; imports no TensorFlow, so it is cheap."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ softmax; images cropped to 24 x 24, batch 128, SGD. The tutorial's moving averag
 and its input pipeline are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pieces of convolutional networks, whose images are f4[B, height, width, channels]."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@
 2048, SGD. Only the rows that a batch looks up are updated. vocab_size caps the rows of a table.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

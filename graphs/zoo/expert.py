@@ -21,8 +21,6 @@ parts. The model's builder chooses the parts:
 Gradient ops belong with their forward op, updates and slots with their variable.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any

@@ -4,8 +4,6 @@ Batch normalisation with scale; no dropout and no label smoothing, so that a ste
 RMSProp with the paper's decay 0.9, momentum 0.9 and epsilon 1.0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ parameters: with Adam's two slots they don't fit a GPU of 12 GB. A group, within
 compete for the experts' capacity, is one sequence.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -5,8 +5,6 @@ filters before the classifier, so that num_layers=6,hidden_size=4032,stem_filter
 is NASNet-A Large. No auxiliary head and no drop path; RMSProp as for Inception-V3.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Builds a training graph: its variables, feeds, parts of the expert placement, and its step."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence

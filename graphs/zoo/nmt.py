@@ -7,8 +7,6 @@ run side by side; residual connections from a stack's third layer on. The first 
 unidirectional. Adam, clipping by global norm 5, full softmax over 30,000 words.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

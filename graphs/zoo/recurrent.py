@@ -1,7 +1,5 @@
 """Pieces of statically unrolled recurrent networks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

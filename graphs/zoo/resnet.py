@@ -3,8 +3,6 @@
 The halving convolution of a bottleneck is the 3 x 3 one, as in most code today ("version 1.5").
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

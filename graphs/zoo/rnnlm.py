@@ -4,8 +4,6 @@ Zaremba et al., "Recurrent Neural Network Regularization", 2014, widened as in C
 2048, 40 steps, batch 64, full softmax over 10,000 words, SGD with clipping by global norm 5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import tensorflow as tf

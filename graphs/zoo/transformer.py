@@ -4,8 +4,6 @@
 to the embedding, Adam. Next-sentence prediction and dropout are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

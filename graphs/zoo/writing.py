@@ -1,7 +1,5 @@
 """Writes benchmark graphs to files: GraphDef, MetaGraphDef or a SavedModel of TensorFlow 1."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

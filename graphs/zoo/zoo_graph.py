@@ -1,7 +1,5 @@
 """A finished benchmark graph: what a run of it needs, and how large it is."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import time

@@ -1,7 +1,5 @@
 """Finds which axis of each fed input is the batch."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

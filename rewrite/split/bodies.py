@@ -1,7 +1,5 @@
 """Functions that loops, conditionals and calls run, opened as graphs of their own."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence

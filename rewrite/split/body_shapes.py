@@ -1,7 +1,5 @@
 """How large a shard is inside of a function that it runs: known beforehand, or an argument."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

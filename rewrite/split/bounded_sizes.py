@@ -7,8 +7,6 @@ nothing at 32, 35 and 1,029 entries, and each shard's part at five. Such numbers
 and followed to the ops that are told them and to what these make.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Splits conditionals and calls with the functions that they run."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence

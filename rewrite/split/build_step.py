@@ -1,7 +1,5 @@
 """Makes the graph of a split step from what was decided of each op."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """An op whole and in parts, as ops of a graph that a child process runs; it is all TensorFlow."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Both are run for two steps from the same values of their variables on the same i
 fetched in each step and all variables afterwards must be the same, up to the order of additions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Child process of `compare_runs`: runs the unsplit and the split step in float64 and compares."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Sequence

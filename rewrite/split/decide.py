@@ -1,7 +1,5 @@
 """What becomes of every op of a step, and in which state every tensor is."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Decides for a step that takes any batch size: what holds for one size has to hold for others."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

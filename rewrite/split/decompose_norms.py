@@ -4,8 +4,6 @@ Only where its images would be sharded; a forward op and its gradients together,
 since the gradient reads what the fused forward op left for it.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import functools

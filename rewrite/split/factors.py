@@ -6,8 +6,6 @@ it, an output without is partial, if the op reduces the factor in a way that can
 (Shardy describes ops in the same way: https://openxla.org/shardy/sharding_propagation.)
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

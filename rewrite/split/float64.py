@@ -6,8 +6,6 @@ Casts; so does one that draws random numbers, which have to be the same. Batch n
 local response normalisation, which have float32 kernels alone, are written out.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import zlib
 from collections import Counter

@@ -3,8 +3,6 @@
 An op is understood by what it does to what it reads.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A step at other sizes of its batch: what holds at one size need not hold at all."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

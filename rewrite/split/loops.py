@@ -6,8 +6,6 @@ anything of another shard: neither may the body join or sum parts, nor may the n
 or the branch that is taken depend on what is cut. Otherwise the op stays whole, and says why.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

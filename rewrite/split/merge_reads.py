@@ -5,8 +5,6 @@ read is stateful, so TensorFlow merges none of them, and each one is a message o
 device that it is used on. Reads that no write can come before are one and the same.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

@@ -5,8 +5,6 @@ forgets on the way which output of its op x is (`OptimizeMaxOrMinOfMonotonicStag
 2.21): of the parts that one SplitV makes, all become the first. So such a Max stays whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

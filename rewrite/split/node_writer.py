@@ -1,7 +1,5 @@
 """Adds the ops of a split step to a graph, each under a name of its own."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ The fused ops are cut out of the step as it was, what took their place out of th
 both are fed the same, at the step's own shapes. All other ops have to be as they were.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Which batch normalisations can be taken apart: a forward op together with its gradients."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 

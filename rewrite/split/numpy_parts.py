@@ -4,8 +4,6 @@ The proofs use this and nothing of `build_step`, so that both can't have the sam
 are compared a part at a time: in float64 they are larger.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

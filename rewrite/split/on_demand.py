@@ -5,8 +5,6 @@ and sent in pieces to all others. Where every reader wants the same part of it, 
 own part: of a row that is the same for all entries, nothing has to be cut at all.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """A split op that is proven: what it is whole, and what its copies are."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

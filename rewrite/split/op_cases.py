@@ -4,8 +4,6 @@ TensorLists and Optionals are made of, and compared as, what they hold. `known` 
 of the tensors of a graph: `values`, `properties`, `elements`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Random inputs that an op can work on: labels are classes, ids are rows, roots of positives."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from typing import Any

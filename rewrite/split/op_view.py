@@ -1,7 +1,5 @@
 """What a rule is shown of an op, and what it answers."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Two graphs read side by side, backwards: which op of the one is which op of the other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

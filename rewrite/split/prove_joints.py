@@ -10,8 +10,6 @@ that what reads one of them for the other is not noticed. Shards m - 1 and m dif
 is left over when the batch is divided.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

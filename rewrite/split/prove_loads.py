@@ -4,8 +4,6 @@ Its files are what they should be, op by op, and a session runs them: still `tf.
 may refuse a function that has lost an attribute, or an object whose function is gone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import tempfile

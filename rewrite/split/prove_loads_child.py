@@ -1,7 +1,5 @@
 """Child process of `prove_loads`: loads a written model, and where that fails the given one."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

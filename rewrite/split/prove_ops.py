@@ -10,8 +10,6 @@ shard's function has the right ones.
 Small cases are run together in one child process; one that ends it, alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time

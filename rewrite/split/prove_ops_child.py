@@ -1,7 +1,5 @@
 """Child process of `prove_ops`: runs ops whole and in parts, or fused and apart, and compares."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ ends backwards, side by side in both graphs: the same ops, maybe by other names,
 same. What is fed has to be the same, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

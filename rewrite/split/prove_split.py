@@ -1,7 +1,5 @@
 """All proofs of a split step: its ops, its structure, and a run of it where that is affordable."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

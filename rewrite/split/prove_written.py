@@ -12,8 +12,6 @@ function of its own for each shard that nothing can be swapped for. Opening open
 opened by the same rules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

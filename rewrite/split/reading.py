@@ -1,7 +1,5 @@
 """What the tensors of a graph stand for that was made of another one, op by op."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any

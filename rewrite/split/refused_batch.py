@@ -9,8 +9,6 @@ it was when the step was decided: numbers that follow from it are constants. So 
 something else is refused, too.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

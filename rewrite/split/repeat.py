@@ -8,8 +8,6 @@ nothing else, which then never travel. A large sum is made once: the norm of a g
 the gradient to where its norm is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from graphs.building.op_outputs import op_definition

@@ -4,8 +4,6 @@ The gradient of a gather within batch entries (`tf.gather(..., batch_dims=1)`) n
 all entries together: entry b's begin at b * block. No shard's rows lie in another one's then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether an op of a split step is the op that it stands for, and reads what it should."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Makes the functions that the copies of loops, conditionals and calls run, one for each shard."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How large each shard is: known beforehand, or computed when the batch comes."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -6,8 +6,6 @@ op is known to make straight lines of it: what a table holds for 32 and for 35 e
 same, and nothing else in it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

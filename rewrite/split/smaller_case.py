@@ -11,8 +11,6 @@ differ stay different, and none becomes one that is there already. What doesn't 
 size that is the product of others) can't be run, and is tried as wide as it is.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

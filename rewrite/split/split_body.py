@@ -1,7 +1,5 @@
 """What becomes of a function that a split op runs, and what it is given."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol

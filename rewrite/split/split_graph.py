@@ -1,7 +1,5 @@
 """Writes a split step into a graph of ops, beside the ops of the unsplit one."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections import defaultdict

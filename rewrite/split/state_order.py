@@ -8,8 +8,6 @@ alike: it takes that of the first. Nor would a batch normalisation that is taken
 was given, some of its parts take less. So the order is said by a control edge before.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """The tensors of a split step: whole, or in parts that are joined, combined and cut where asked."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

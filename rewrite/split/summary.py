@@ -1,7 +1,5 @@
 """How a step was split, in numbers: for the report and for `tfplace inspect --shards`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Formulas written with TensorFlow, as the ops that they trace to: templates for a graph."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

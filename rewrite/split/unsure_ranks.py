@@ -5,8 +5,6 @@ drops that too, as soon as one comes that is a single step long, and from there 
 it was when the step was decided. So nobody is told the shape of what it makes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any

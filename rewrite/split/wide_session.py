@@ -1,7 +1,5 @@
 """Runs a step in float64 from given values of its variables; it is all TensorFlow."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Ops in float64 instead of float32 and narrower: which have a kernel for it, and what it makes."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Writes a model that holds both steps, the split one as its run and the unsplit one beside it."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import os

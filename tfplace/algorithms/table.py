@@ -1,7 +1,5 @@
 """One table from an algorithm's name to what makes it; nothing else branches on the name."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib

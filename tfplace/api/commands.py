@@ -1,7 +1,5 @@
 """`optimize`, `simulate`, `inspect` and any other command, called from Python."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

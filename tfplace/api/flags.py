@@ -1,7 +1,5 @@
 """Keyword arguments that are a command's flags, by the same names, defaults and checks."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import numbers

@@ -1,7 +1,5 @@
 """A step as a SavedModel's signature: tensors by name in, tensors by name out."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """`model.fit` with a placed step: Keras' own loop, callbacks and validation around it."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """The training step of a compiled Keras model."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any

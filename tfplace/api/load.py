@@ -1,7 +1,5 @@
 """`tfplace.load`: an emitted model with its variables where they were placed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any

@@ -7,8 +7,6 @@ calls of TensorFlow from wherever Python happens to collect, and local work hang
 without these calls.)
 """
 
-from __future__ import annotations
-
 import atexit
 import dataclasses
 import gc

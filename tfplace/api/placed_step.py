@@ -4,8 +4,6 @@ On the way it becomes a SavedModel in a temporary folder, so that all of `optimi
 tracing, search, verification. The folder is gone when `place` returns.
 """
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack

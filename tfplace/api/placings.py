@@ -1,7 +1,5 @@
 """A step placed for one set of input shapes after the other, all on the same variables."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

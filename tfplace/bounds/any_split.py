@@ -23,8 +23,6 @@ with the least bound is cut in two until that is one number's, of which a step t
 bound of its own. The least over all ranges of M holds for any M.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ at t_k. Of every role (step_roles.py) is known which barriers are passed before 
 start, and which can't be passed before all of them are done.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

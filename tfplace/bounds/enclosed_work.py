@@ -12,8 +12,6 @@ step; this can be said of many pieces of one path, one after another, and what w
 the gain of all pieces before it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

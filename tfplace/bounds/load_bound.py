@@ -12,8 +12,6 @@ dual of the linear program), and the right-hand side is summed up afterwards. No
 solver enters.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The step time that no placement can beat, under the rules of the contract, section 6."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

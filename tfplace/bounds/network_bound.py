@@ -19,8 +19,6 @@ Work and machines are weighed as in load_bound.py: a second of class k counts w_
 together give 1 in a second, so A gives a share of it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -13,8 +13,6 @@ Devices with equal costs and slots form a class; K classes. All of this holds ba
 too, which turns bounds on how soon an op ends into bounds on how much follows it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

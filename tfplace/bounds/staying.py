@@ -16,8 +16,6 @@ is Papadimitriou and Yannakakis' (SIAM J. Computing 1990); like theirs it also h
 be computed twice.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

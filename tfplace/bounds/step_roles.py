@@ -4,8 +4,6 @@ An op of a role stands for its copies, one in each shard; a whole op stands for 
 the names of the unsplit step's ops, so that steps split otherwise can be compared by them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence

@@ -18,8 +18,6 @@ counts twice: a fan out counts those of one tensor with several users, a fan in 
 with one. Device seconds are seconds over slots, on the class of devices where that is least.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -5,8 +5,6 @@ transfers and ops share a core differs from machine to machine. So numbers whose
 are close are timed side by side, data parallelism among them, and the unsplit step always.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

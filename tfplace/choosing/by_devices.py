@@ -5,8 +5,6 @@ with others, and annealed for a short time. Where that finds something better th
 all devices did, it is written.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Which placement is written: the fastest that runs, and the plain one when nothing beats it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

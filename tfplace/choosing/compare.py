@@ -1,7 +1,5 @@
 """Given, single and placed, timed side by side on the devices that are there."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Given and placed, run on the devices that are there for their peak memory."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Mapping

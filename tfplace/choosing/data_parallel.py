@@ -4,8 +4,6 @@ The step is split into as many shards as there are devices that compute, and sim
 on device m (the contract, section 9).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which of a few good placements is written: the one that real runs find fastest."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

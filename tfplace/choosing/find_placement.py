@@ -1,7 +1,5 @@
 """The search of `optimize`: the baselines, then the algorithm from the best of them."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time

@@ -6,8 +6,6 @@ pricing a step split another way takes seconds of the same budget, so how long i
 estimated before it is begun. The unsplit step is among them and needs no such time.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

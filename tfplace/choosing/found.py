@@ -1,7 +1,5 @@
 """What a search has found for a step, and what real runs decided of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

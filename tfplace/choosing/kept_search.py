@@ -1,7 +1,5 @@
 """The search of `optimize` in its --checkpoint_dir."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

@@ -14,8 +14,6 @@ shortest step: its work spread over all devices, its longest path, messages incl
 sent.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

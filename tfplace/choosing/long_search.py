@@ -6,8 +6,6 @@ unsplit step turns out to be the best, it goes on where it was, on all cores, to
 with what needs no search: from a short search's best it would end higher (decision 050).
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Why no placement fits: which device lacks what, what fills it, what helps; and --max_devices."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The emitted model loaded again: does it compute the same, and where does it really run?"""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

@@ -6,8 +6,6 @@ several times what was estimated, and more than would have been too much beforeh
 takes several times 2 s for its start alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """One budget for the searches of several numbers of shards."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 

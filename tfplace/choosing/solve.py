@@ -1,7 +1,5 @@
 """The search of `solve`: a problem of any graph, wherever it came from."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 

@@ -7,8 +7,6 @@ reads and writes partial ones so. That says the work of M shards to a few percen
 does it in less than all devices together.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 

@@ -5,8 +5,6 @@ Python's work alone. The bound is compiled code in a thread, and a child runs th
 split step.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

@@ -3,8 +3,6 @@
 A predicted step is never known to 1 %, and a device that is not used is free for something else.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 

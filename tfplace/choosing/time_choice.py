@@ -1,7 +1,5 @@
 """Real runs of what the search chose, where the devices are present: they have the last word."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -1,7 +1,5 @@
 """`tfplace batch JOBS`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

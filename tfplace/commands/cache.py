@@ -1,7 +1,5 @@
 """`tfplace cache [--clear]`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from absl import flags

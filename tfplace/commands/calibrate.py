@@ -1,7 +1,5 @@
 """`tfplace calibrate --cluster=workers:2 --output=FILE.json`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """`tfplace check MODEL --cluster=…`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from absl import flags

@@ -1,7 +1,5 @@
 """The commands of tfplace: what each takes, its flags, examples."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`tfplace devices`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from absl import flags

@@ -1,7 +1,5 @@
 """`tfplace fidelity MODEL --cluster=... --placements=30`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import tempfile

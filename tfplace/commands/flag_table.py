@@ -1,7 +1,5 @@
 """Every flag of every command, defined once."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

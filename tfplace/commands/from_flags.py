@@ -1,7 +1,5 @@
 """Flags of a command as the options of the work behind it."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Sequence
 from typing import Any

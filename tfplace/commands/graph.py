@@ -1,7 +1,5 @@
 """`tfplace graph NAME --output=FILE`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """`tfplace inspect MODEL`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from absl import flags

@@ -11,8 +11,6 @@ job's name is made of its first argument and of the values of the flags on its o
 it stays the same whatever other lines come and go.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """`tfplace measure MODEL [--placement=FILE]`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from absl import flags

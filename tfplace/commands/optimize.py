@@ -1,7 +1,5 @@
 """`tfplace optimize MODEL`."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 from collections.abc import Sequence

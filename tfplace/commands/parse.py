@@ -1,7 +1,5 @@
 """Splits a command's words into arguments and flag values; its errors name what was meant."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

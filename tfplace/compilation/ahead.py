@@ -1,7 +1,5 @@
 """Compiling in children while the model is read, where this machine has not compiled it yet."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import subprocess

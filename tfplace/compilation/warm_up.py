@@ -4,8 +4,6 @@ The machine code stays in the cache folder of graphs.host.compiled. TensorFlow i
 child (`start_child`) it takes a kind of problems, and parts, as arguments.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import sys

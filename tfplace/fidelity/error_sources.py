@@ -1,7 +1,5 @@
 """Where predictions of step times go wrong: traced steps, by ops, transfers and op types."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What `optimize` learns of a machine in its first round, before predictions are judged."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Predicted against measured step times as a scatter picture."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

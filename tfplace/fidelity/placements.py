@@ -1,7 +1,5 @@
 """Placements to judge a predictor by: random, structured and optimised ones."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

@@ -1,7 +1,5 @@
 """How well predicted step times agree with measured ones."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What `tfplace fidelity` came to, as JSON and for a person."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

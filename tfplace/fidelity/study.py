@@ -1,7 +1,5 @@
 """Predicted against measured step times of one model on devices that are present."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 

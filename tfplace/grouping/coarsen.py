@@ -1,7 +1,5 @@
 """At most G groups by contracting edges dearer than their ops, then a balanced minimum cut."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 

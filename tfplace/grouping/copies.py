@@ -4,8 +4,6 @@ The names say it (the contract, section 9): the copy of `a/b` for shard m is `a/
 come along wherever a problem goes: into dumps, other processes, fused problems.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

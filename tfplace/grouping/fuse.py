@@ -11,8 +11,6 @@ waits once: within 0.6 % on inception_v3, but up to 17 % too quick on what was a
 with 4 layers). So the end of a search has to be made on the whole problem.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Layers of a graph, found by its variables: what computes with a variable lies with it."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse

@@ -3,8 +3,6 @@
 Source: Karypis and Kumar 1998 (multilevel k-way partitioning).
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Groups of ops: their numbers, the devices they may use, their sums, the edges between them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -11,8 +11,6 @@ KiB, in chunks of its own sizes. Elsewhere the plain one counts nothing and know
 like the GPU's can take its place. All CPU devices of a process share it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import tempfile

@@ -4,8 +4,6 @@ TensorFlow says "/job:localhost/replica:0/task:0/device:CPU:1" where a cluster s
 "/device:CPU:1"; both are one device and have one key.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable

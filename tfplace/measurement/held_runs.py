@@ -1,7 +1,5 @@
 """Runs that stay prepared in a child from one measurement to the next."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import itertools

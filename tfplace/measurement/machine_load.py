@@ -3,8 +3,6 @@
 Step times alone don't tell a busy machine from a slow placement; the kernel's clocks do.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -4,8 +4,6 @@ It answers each request with ("ok", value), ("infeasible", reason, message), or 
 where the runtime itself is gone, such as a worker that died.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

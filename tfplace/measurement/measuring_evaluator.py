@@ -1,7 +1,5 @@
 """The evaluator that runs each placement for real."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import logging

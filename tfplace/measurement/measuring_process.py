@@ -1,7 +1,5 @@
 """A child process that runs graphs, seen from its parent: whatever happens there is a value."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

@@ -1,7 +1,5 @@
 """Whether a cluster's devices are here, so that placements can really run."""
 
-from __future__ import annotations
-
 from graphs.cluster import Cluster
 from graphs.clusters import named_clusters
 from graphs.clusters.discovery import gpu_split_bytes

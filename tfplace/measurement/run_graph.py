@@ -3,8 +3,6 @@
 Works on GraphDefs alone; only the child process that runs them imports this.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Times training runs of several variants of a graph side by side, in a child process."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import time

@@ -1,7 +1,5 @@
 """How many steps of a run are made, and how long they may take."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -8,8 +8,6 @@ Both import the prepared GraphDef with its feeds replaced by tensors that alread
 device of the fed op's task, so that a step moves nothing that a training step would not.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

@@ -13,8 +13,6 @@ An op has its host row, which is its launch, on the *logical* device, so that te
 is where one GPU is split, or where several tasks each have a GPU 0.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ often finds a difference sooner or later where there is none, so each look may e
 of 5 % only (Bonferroni; Armitage, McPherson and Rowe 1969 on repeated looks).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

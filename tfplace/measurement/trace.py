@@ -4,8 +4,6 @@ A trace tells the truth about devices: soft placement and Grappler may have chan
 graph asks for. Grappler also folds and fuses ops, which then are never seen.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What a run is, and what is asked of the child process that makes it: values that are pickled."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

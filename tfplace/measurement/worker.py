@@ -4,8 +4,6 @@
 each bool that it receives asks for its memory's peak (`allocator.Peaks`); True begins that anew.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -4,8 +4,6 @@ Logical CPU devices of one process share a thread pool, so placing over them cha
 processes that compute with one thread on a core of their own run side by side.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

@@ -8,8 +8,6 @@ Only what a trace of real runs found is kept. Analytic prices take a second or t
 go stale whenever the code that computes them changes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -7,8 +7,6 @@ its own op, and, where it took over others, to these in proportion to what each 
 placing them together moves all of it, and the parts are sensible where they lie apart.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Several traced and untraced steps of one graph, and the graph that TensorFlow made of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Sequence

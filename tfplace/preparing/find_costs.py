@@ -2,8 +2,6 @@
 where they were found before.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import logging

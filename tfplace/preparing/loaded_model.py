@@ -1,7 +1,5 @@
 """A model loaded, opened down to single ops, as arrays, with what is fed to a run."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

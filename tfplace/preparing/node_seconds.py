@@ -1,7 +1,5 @@
 """Seconds of the user's nodes on one device, out of a run that was looked at."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The problem on the machine as it was measured, where it is here: no command before the first."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path

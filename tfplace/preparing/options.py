@@ -3,8 +3,6 @@
 The contract (`tfplace/docs/contract.md`), section 2, lists them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """On which host and device each shard of a split step is likely to lie, before it is placed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

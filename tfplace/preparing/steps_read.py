@@ -1,7 +1,5 @@
 """One step as it was read and priced in several numbers of shards."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ numbers of shards. Its copies are ops of the unsplit step on a part of the batch
 took is known, and how its price changes with its size.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence

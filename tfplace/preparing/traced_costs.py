@@ -1,7 +1,5 @@
 """Op seconds out of real runs, on devices that are present."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """What a placement's devices are called in the written model, and what loading it takes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Literal

@@ -1,7 +1,5 @@
 """Would the device strings that a model carries run on a cluster, op by op?"""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import itertools

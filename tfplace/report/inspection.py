@@ -1,7 +1,5 @@
 """What is in a model, in numbers: the answer of `tfplace inspect`."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import itertools

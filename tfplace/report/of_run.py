@@ -1,7 +1,5 @@
 """Everything that a run of `optimize` found out, put together as its report."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What `tfplace simulate` says beside the prediction: the split, the kind of parallelism."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """report.json: what `optimize` did and what it is worth (the contract, section 4)."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

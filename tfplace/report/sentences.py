@@ -1,7 +1,5 @@
 """What a run's figures mean, a sentence each; none where they mean nothing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

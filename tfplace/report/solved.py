@@ -1,7 +1,5 @@
 """What `tfplace solve` says of the placement that it found, as JSON and as text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rich.console import Console

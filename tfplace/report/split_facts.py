@@ -1,7 +1,5 @@
 """How a step was split along its batch, for report.json and `tfplace inspect --shards`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

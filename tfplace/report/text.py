@@ -1,7 +1,5 @@
 """What all printed answers share: the console, facts and tables, at 80 columns."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """What `tfplace optimize` and `tfplace simulate` print."""
 
-from __future__ import annotations
-
 import os
 import textwrap
 from collections.abc import Iterator, Mapping

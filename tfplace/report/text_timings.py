@@ -1,7 +1,5 @@
 """What is said of real runs: by `tfplace measure`, and by `optimize` and its rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np

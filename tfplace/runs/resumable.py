@@ -4,8 +4,6 @@ A batch's jobs and a bench's cells are such items. Each has a row: what is known
 are written whenever one changes, so the next run knows which items are done and does the others.
 """
 
-from __future__ import annotations
-
 import abc
 import logging
 import threading

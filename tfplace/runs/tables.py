@@ -1,7 +1,5 @@
 """Rows as CSV and as a Markdown table."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Collection, Iterable, Mapping, Sequence

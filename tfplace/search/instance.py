@@ -1,7 +1,5 @@
 """What an algorithm gets: a problem, and the placements that came with the model."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The search loop: a policy proposes, an evaluator answers, the best feasible placement is kept."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import math

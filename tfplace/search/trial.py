@@ -1,7 +1,5 @@
 """The two interfaces that a search knows: a policy proposes and learns, an evaluator answers."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable

@@ -1,7 +1,5 @@
 """The trials of a search as they come, and what the search found in the end."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

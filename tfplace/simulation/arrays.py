@@ -1,7 +1,5 @@
 """What the compiled simulation reads: a problem in compressed rows."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

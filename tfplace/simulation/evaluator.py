@@ -1,7 +1,5 @@
 """Answers for placements out of the simulator: what they cost, or why they can't run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ An event heap keeps pairs (time f8, key i8) in lexicographic order, a key heap k
 caller owns the arrays and the count; each function returns the new count.
 """
 
-from __future__ import annotations
-
 from graphs.host.compiled import compiled_part
 from graphs.op_graph import FloatArray, LongArray
 

@@ -1,7 +1,5 @@
 """What the compiled simulation reads beside SimulationArrays where a problem has an executor."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

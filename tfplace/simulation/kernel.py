@@ -5,8 +5,6 @@ Which of the two runs is settled by the type of the problem's arrays, when Numba
 waits for the one that is not needed.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from graphs.host.compiled import compiled, compiled_part

@@ -16,8 +16,6 @@ started in one round ends in the next. Where the contract leaves room, this is h
   starts are instants too.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from graphs.host.compiled import compiled_part

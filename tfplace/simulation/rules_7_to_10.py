@@ -7,8 +7,6 @@ A device's queue is the same heap of ready items: turns below 0 stand at its fro
 its back. A send is an item of it, too, numbered N + tensor * D + target.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from graphs.host.compiled import compiled_part

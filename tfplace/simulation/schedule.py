@@ -1,7 +1,5 @@
 """What happens when in one simulated training run."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What one compiled simulation writes: made once for a problem, used again from run to run."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One placement with everything that the simulator says of it, simulated once."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping

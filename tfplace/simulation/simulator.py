@@ -3,8 +3,6 @@
 The contract is `tfplace/docs/contract.md`.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import threading

@@ -6,8 +6,6 @@ thread nest or lie apart; overlapping ones get threads of their own. Viewers tak
 thread 0 for the idle task, so both are counted from 1.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

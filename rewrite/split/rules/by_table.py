@@ -8,8 +8,6 @@ LEADING has, for each input and output, how many of its last dimensions belong t
 them are apart. `_` is again an input that is taken whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rewrite.split.factors import Factors, Labels, split_by_factors

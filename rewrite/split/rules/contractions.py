@@ -1,7 +1,5 @@
 """Products that sum over dimensions which their operands share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rewrite.split.factors import Factors, Labels, split_by_factors

@@ -1,7 +1,5 @@
 """Ops that compute each element of their output of the elements at the same place."""
 
-from __future__ import annotations
-
 from rewrite.split.factors import Factors, Labels, split_by_factors
 from rewrite.split.op_view import Answer, OpView, Shape, Split, StayWhole, is_open
 

@@ -1,7 +1,5 @@
 """Ops that move elements without computing: reshape, transpose, slice, concatenate, gather ..."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ noted in `elements`. A list of which nothing is cut stays one whole list. An Opt
 a list of one element at most, which is there from the start.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 

@@ -4,8 +4,6 @@ In training its statistics are those of the whole batch: `decompose_norms` takes
 Layer normalisation is the same op with the batch as channels, in training too.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole, attr_of

@@ -1,7 +1,5 @@
 """Reductions over named axes."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Ops that read rows by number, or add them up."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Ops whose rule is their own."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """One rule for each op type. An op type that is not here stays whole."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 

@@ -1,7 +1,5 @@
 """The problem that chains anneal: all ops, or with small ops fused, which is quicker to run."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

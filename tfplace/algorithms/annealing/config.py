@@ -1,7 +1,5 @@
 """How annealing goes about it; decisions 017 to 019 have the figures behind the defaults."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Levels of a problem as compiled code reads them: what may move as one, coarse to fine."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import NamedTuple

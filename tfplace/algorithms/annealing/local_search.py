@@ -1,7 +1,5 @@
 """Simulated annealing that leaves every evaluation to the evaluator, real runs among them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

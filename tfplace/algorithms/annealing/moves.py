@@ -5,8 +5,6 @@ and colocation are kept, whatever is drawn. Each move notes what it changed, so 
 back without a copy of the placement.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Multilevel annealing inside the simulator: what `auto` spends most of its budget on."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

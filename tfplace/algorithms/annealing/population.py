@@ -1,7 +1,5 @@
 """The chains that run side by side, and the placements that go from round to round."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """ColocRL: an attention sequence-to-sequence policy, learned by REINFORCE."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from graphs.placement import Outcome

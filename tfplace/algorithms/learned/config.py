@@ -5,8 +5,6 @@ project's digest of the papers. Where that is "memory" or the paper is silent, t
 tfplace's choice, tuned in the simulator.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from tfplace.algorithms.learned.reward import FAILING_REWARD

@@ -6,8 +6,6 @@ in as logarithms, because raw ones span nine orders of magnitude; seconds and by
 group, because the costs are known here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """What ColocRL and Spotlight share: a sequence-to-sequence policy over the groups of a problem."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Placeto: episodes that re-place each group once, learned by REINFORCE on a graph embedding."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Post: independent softmaxes, learned by cross-entropy minimisation and proximal steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a trial is worth to a policy: higher is better, finite whatever the outcome."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A sequence-to-sequence policy with its optimizer: it samples placements and learns from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Spotlight: placement as a decision process with a stage per group, learned by PPO."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 

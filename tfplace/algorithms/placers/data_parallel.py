@@ -1,7 +1,5 @@
 """Data parallelism of a step that is split along its batch: a device computes whole shards."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Earliest task first, with favourite children, compiled: what m-ETF and m-SCT have in common."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

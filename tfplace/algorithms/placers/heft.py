@@ -1,7 +1,5 @@
 """HEFT: heterogeneous earliest finish time."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

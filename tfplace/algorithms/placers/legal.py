@@ -1,7 +1,5 @@
 """Legal placements: kernels, pins and colocation kept, whatever was wanted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

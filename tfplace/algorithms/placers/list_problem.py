@@ -5,8 +5,6 @@ d at t + bytes / bandwidth[e, d] + latency[e, d], whatever else is moved. The si
 knows of channels, judges the result.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ persistent bytes and a share of what it allocates; the share is such that the es
 for all ops on one device. After that, the simulator says what is over, when, and what was held.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ A cut knows nothing of time: two halves of a chain are a perfect cut and never
 run at once. It is cheap, though, and annealing does well from it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray

@@ -1,7 +1,5 @@
 """Policies that propose at once or at random: one-shot placements, single devices, random."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 

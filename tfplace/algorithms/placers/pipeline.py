@@ -1,7 +1,5 @@
 """Pipelines of a split step: layers on devices one after another, each with all of its shards."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from graphs.op_graph import IntArray

@@ -1,7 +1,5 @@
 """m-SCT: small communication times: a linear program picks favourite children, then ETF."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import optimize, sparse
 

@@ -1,7 +1,5 @@
 """m-TOPO: the topological order, cut into as many pieces as there are devices."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from graphs.op_graph import IntArray

@@ -1,7 +1,5 @@
 """Which variables are updated together: a weight and what its optimizer keeps for it."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """When shards one after another would fit where the whole batch at once does not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

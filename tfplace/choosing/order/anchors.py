@@ -6,8 +6,6 @@ one function body; and within what surely runs, since what waits for an op of a 
 taken doesn't run either.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

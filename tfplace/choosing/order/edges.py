@@ -5,8 +5,6 @@ order that they had wherever the edges allow it: among equals the index decides 
 and that must not do what only the edges may.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import heapq
 

@@ -1,7 +1,5 @@
 """What a search has found, judged with the order that each placement gets."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Sequence

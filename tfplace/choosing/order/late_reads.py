@@ -8,8 +8,6 @@ goes from one shard to the next, the time of its first user is what counts: each
 alone, and so in the order in which it has begun.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """An order for placements of a model: found when it is first asked for, and kept."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

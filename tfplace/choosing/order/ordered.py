@@ -6,8 +6,6 @@ just in time; the edged problem is simulated by the rules as they are, and the b
 is better than the placement without edges.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -9,8 +9,6 @@ If a first round gains nothing and the best placement has no ranks, the rest of 
 search without an order, which does better there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -6,8 +6,6 @@ Every edge leads from an op to one that starts later on the same device, so that
 forward in the schedule and no cycle can close.
 """
 
-from __future__ import annotations
-
 import heapq
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The loop on devices that are present: what it begins with, and which placement it ends with."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What the rounds of real runs begin with."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

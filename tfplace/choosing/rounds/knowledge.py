@@ -1,7 +1,5 @@
 """What is known between two rounds, and which placements are worth another one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence, Set
 
 import numpy as np

@@ -6,8 +6,6 @@ plausible (Thompson sampling: Thompson, Biometrika 1933), so that what might gai
 is open is learned. It ends with the time, or when no search promises more than the noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a loop of rounds measures, and what it learns from that."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The loop's rounds on devices that are present: one child, which holds what it has prepared."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ log step of placement p in round r, x_pr = t_p + g_r, solved by alternating medi
 Tukey, Exploratory Data Analysis, 1977). The last round's machine counts: its g is 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Calibrates a cluster that is present: measures it, and replaces assumed figures."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import time

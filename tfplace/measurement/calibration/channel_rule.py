@@ -1,7 +1,5 @@
 """Chooses the channel rule that best explains how long transfers take that go at once."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

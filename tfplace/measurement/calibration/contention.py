@@ -1,7 +1,5 @@
 """Measures how much slower ops get while other devices that share their memory work, too."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Measures what ops and steps cost on a device beside their work, and how many ops run at once."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """How much of a cluster a calibration measures, and what it takes to be like what it measured."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence

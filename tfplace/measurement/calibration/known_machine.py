@@ -4,8 +4,6 @@ A short calibration measures one device and link of each kind. What it found hol
 processor and TensorFlow only; one probe tells whether it still does.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

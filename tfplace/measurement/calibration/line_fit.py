@@ -1,7 +1,5 @@
 """A straight line through times that grow with a size, robust against outliers."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

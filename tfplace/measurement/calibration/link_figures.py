@@ -1,7 +1,5 @@
 """Measures a link: latency and rate, what transfers take of its two devices, and channels."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

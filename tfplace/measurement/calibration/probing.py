@@ -1,7 +1,5 @@
 """Times probes in turn, round by round, so that all of them see the same machine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Hashable, Mapping
 from typing import Any, TypeVar

@@ -5,8 +5,6 @@ done for one is the same code on the same processor whichever way the tensor goe
 equal devices share what was seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What each op of a schedule waited for last, and the chain of these back to the step's start."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

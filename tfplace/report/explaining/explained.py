@@ -1,7 +1,5 @@
 """One placement's step, explained: what a report shows beside its numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

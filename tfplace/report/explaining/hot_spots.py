@@ -1,7 +1,5 @@
 """What a step spends its time and its links on: heaviest ops, largest transfers."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The kind of parallelism of a placement in a few words, for the verdict's sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

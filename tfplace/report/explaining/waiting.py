@@ -5,8 +5,6 @@ behind its next op does at that moment: an op on some device, or a transfer from
 that waits for a tensor whose producer itself waits for a third device waits for the third.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence

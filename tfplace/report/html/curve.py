@@ -1,7 +1,5 @@
 """Charts: the best step time so far against trials, and memory over the step."""
 
-from __future__ import annotations
-
 import bisect
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The small parts of the page: escaped text, tables, device colours, data for scripts."""
 
-from __future__ import annotations
-
 import html
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The whole page, from verdict to the command that makes it again."""
 
-from __future__ import annotations
-
 import importlib.resources
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Bars: what a step consists of, and which device waits for what, with a sentence for each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from tfplace.measurement.timing import Timing

@@ -4,8 +4,6 @@ A row is one summary with all its values. At most one row is written in EVERY_SE
 search that evaluates thousands of placements a second isn't slowed down.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

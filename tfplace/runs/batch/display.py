@@ -1,7 +1,5 @@
 """The states of a batch's jobs while it runs: a live table on terminals, lines elsewhere."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """A job of a batch, and what is kept of it between two runs: a file that is whole or not there."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -4,8 +4,6 @@ What is known of a job is written before it begins and after it has ended, so a 
 killed at any moment goes on: what is done stays done, what ran is begun again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

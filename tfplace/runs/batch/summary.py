@@ -1,7 +1,5 @@
 """What came of each job, as JSON, CSV and Markdown: each file is whole at any moment."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

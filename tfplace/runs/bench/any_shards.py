@@ -1,7 +1,5 @@
 """A cell of a bench that tries numbers of shards, as `tfplace optimize --shards=auto` does."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Mapping

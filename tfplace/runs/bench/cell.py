@@ -4,8 +4,6 @@ REQUEST is a JSON object in one argument; the row is printed as the last line of
 core per cell: libraries are told so before they start their threads.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

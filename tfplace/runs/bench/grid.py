@@ -1,7 +1,5 @@
 """What a bench runs: its cells, and which of them are done."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

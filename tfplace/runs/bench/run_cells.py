@@ -1,7 +1,5 @@
 """Runs the cells of a bench that are not done; one that fails is a row that says why."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

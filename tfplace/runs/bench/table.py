@@ -1,7 +1,5 @@
 """The rows of a bench as a Markdown table with geometric means, and as text."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import statistics

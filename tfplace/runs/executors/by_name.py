@@ -1,7 +1,5 @@
 """Makes the executor that --executor names."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Programs as child processes of this one: they end with it, by Ctrl-C or when it is killed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """A program in a process of its own, who runs it, and how it ended."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol

@@ -5,8 +5,6 @@ begins a task whose node is lost again on another one. Paths that a program read
 to mean the same on all nodes, but for Program.folders, which travel with it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

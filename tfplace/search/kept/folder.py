@@ -6,8 +6,6 @@ ops' costs of the first run: measured anew, they would be a little different, an
 trial.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -1,7 +1,5 @@
 """A policy's state as named arrays, so that a search can stop and go on elsewhere."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

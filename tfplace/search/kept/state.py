@@ -1,7 +1,5 @@
 """A search between two updates of its policy, as a file without pickles."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Losses of learned policies (REINFORCE, PPO, cross entropy), and the descent along them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Placeto's policy: message passing over the groups, then a score for each device."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

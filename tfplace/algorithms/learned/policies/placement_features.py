@@ -4,8 +4,6 @@ All of it is relative (shares of the problem's reference time, of memory), so th
 trained on one model and cluster can read another.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

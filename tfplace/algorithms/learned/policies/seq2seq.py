@@ -1,7 +1,5 @@
 """An attention sequence-to-sequence policy: reads groups, emits one device per group."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Families of benchmark graphs: variations of one model, split for training and for judging."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Judges what a policy is worth on graphs that it has never seen, without learning on them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import statistics

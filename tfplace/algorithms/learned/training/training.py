@@ -1,7 +1,5 @@
 """Training: episode after episode on some instance of a family, with one set of weights."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
