@@ -96,6 +96,7 @@ def _outcome(runner: _Runner, check: Check, tell: Callable[[bool], None]) -> Che
       tell: takes whether the emitted model is run next, which may take the process with it.
     """
     runs_placed = False
+    runner.keep_only(check)
     try:
         tell(runs_placed)
         first = runner.remembered(check.given, 0)
@@ -199,6 +200,22 @@ class _Runner:
         self._tasks = request.tasks
         self._num_cpus = request.num_cpus
         self._values: dict[ModelRun, list[Values]] = {}
+        self._loaded: dict[SavedModel, _Loaded] = {}
+
+    def keep_only(self, check: Check) -> None:
+        """Forgets the models that a check doesn't run."""
+        models = [run.model for run in (check.given, check.placed)]
+        needed = {_file_of(model) for model in models if isinstance(model, SavedModel)}
+        self._loaded = {key: each for key, each in self._loaded.items() if key in needed}
+
+    def _load(self, model: SavedModel) -> _Loaded:
+        """The model as it is at first: kept, where a run changes nothing but variables."""
+        if not model.has_only_variables:
+            return _Loaded(model)
+        key = _file_of(model)
+        if key not in self._loaded:
+            self._loaded[key] = _Loaded(model)
+        return self._loaded[key]
 
     def remembered(self, run: ModelRun, index: int) -> Values:
         """What the run gives the first time (index 0) or the second (1)."""
@@ -218,7 +235,8 @@ class _Runner:
         num_steps = num_steps or run.num_steps
         if isinstance(run.model, SavedModel) and _is_called(run):
             with tf.device(self._tasks.first_device if run.model.way == LOAD else None):
-                return _run_signature(run, run.model, num_steps, nudge)
+                loaded = self._load(run.model)
+                return _run_signature(loaded, run, run.model.signature, num_steps, nudge)
         values: Values = {}
         with self._session(run.model) as session:
             graph = session.graph
@@ -255,25 +273,49 @@ class _Runner:
             yield session
 
 
+def _file_of(model: SavedModel) -> SavedModel:
+    """What is loaded of a model, whichever signature is called."""
+    return dataclasses.replace(model, signature="")
+
+
 def _is_called(run: ModelRun) -> bool:
     return isinstance(run.model, SavedModel) and run.model.way != SESSION
 
 
-def _run_signature(run: ModelRun, model: SavedModel, num_steps: int, nudge: Nudge) -> Values:
-    policy = "save_variable_devices" if model.way == LOAD_ON_DEVICES else None
-    options = tf.saved_model.LoadOptions(experimental_variable_policy=policy)
-    loaded = tf.saved_model.load(model.directory, tags=model.tags, options=options)
-    _require_signature(loaded.signatures, model.signature)
-    function = loaded.signatures[model.signature]
+class _Loaded:
+    """A model as tf.saved_model.load reads it, whose variables can begin anew."""
+
+    def __init__(self, model: SavedModel):
+        policy = "save_variable_devices" if model.way == LOAD_ON_DEVICES else None
+        options = tf.saved_model.LoadOptions(experimental_variable_policy=policy)
+        self._model = tf.saved_model.load(model.directory, tags=model.tags, options=options)
+        self._first: dict[int, Any] = {}  # no copies: what is written goes elsewhere meanwhile
+
+    def begun(self, signature: str, nudge: Nudge) -> Any:
+        """A signature, whose variables hold again what they were loaded with, nudged."""
+        _require_signature(self._model.signatures, signature)
+        function = self._model.signatures[signature]
+        for variable in function.variables:
+            known = self._first.get(id(variable))
+            first = self._first.setdefault(id(variable), variable.read_value())
+            is_number = variable.dtype.is_floating or variable.dtype.is_complex
+            if nudge is not _as_it_is and is_number:
+                variable.assign(nudge(first.numpy()))
+            elif known is not None:
+                variable.assign(first)
+        return function
+
+
+def _run_signature(
+    loaded: _Loaded, run: ModelRun, signature: str, num_steps: int, nudge: Nudge
+) -> Values:
+    function = loaded.begun(signature, nudge)
     wanted = function.structured_input_signature[1]
     feeds = {
         name: tf.constant(nudge(array.astype(wanted[name].dtype.as_numpy_dtype)))
         for name, array in run.feeds.items()
     }
     values: Values = {}
-    for variable in () if nudge is _as_it_is else function.variables:
-        if variable.dtype.is_floating or variable.dtype.is_complex:
-            variable.assign(nudge(variable.numpy()))
     for step in range(num_steps):
         outputs = function(**feeds)
         for label, key in run.fetches.items():

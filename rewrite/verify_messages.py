@@ -25,12 +25,14 @@ class SavedModel:
       tags: of the MetaGraphDef to load.
       signature: one that has to be there, which is called unless it runs in a session; or "".
       way: SESSION, LOAD or LOAD_ON_DEVICES. What TensorFlow 2 saved is loaded.
+      has_only_variables: whether a run leaves nothing behind but its variables' values.
     """
 
     directory: str
     tags: Sequence[str]
     signature: str = ""
     way: str = SESSION
+    has_only_variables: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

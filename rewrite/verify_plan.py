@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs.building.op_outputs import op_definition
 from graphs.errors import TfplaceError
 from graphs.graph_view import GraphView
 from graphs.loading.feeds import generate_feeds
@@ -35,6 +36,13 @@ from rewrite.written_signature import has_own, run_name, signature_key, whole_na
 
 _GUESSED_SIZE = 2
 _SEED = 0
+_ON_VARIABLES = (
+    *("VarHandleOp", "VarIsInitializedOp", "ReadVariableOp", "Assign", "DestroyResourceOp"),
+    *("ResourceApply", "ResourceSparseApply", "ResourceGather", "ResourceScatter"),
+    *("ResourceStridedSliceAssign", "PartitionedCall", "StatefulPartitionedCall"),
+    *("While", "If", "Case", "SaveV2", "RestoreV2", "MergeV2Checkpoints", "Assert", "Print"),
+)
+"""How stateful ops begin that only call, act on variables, or save and restore them."""
 _RANKS = (0, 1, 2, 3, 4)
 """Tried one after the other, until TensorFlow can run it, for an input of unknown rank."""
 Arrays = Mapping[str, np.ndarray]
@@ -201,13 +209,13 @@ class Plan:
             return
         plan, its = self._that_gives(name)
         given = ModelRun(
-            SavedModel(plan._given_dir, self._tags, its, LOAD),
+            SavedModel(plan._given_dir, self._tags, its, LOAD, plan._has_only_variables),
             inputs or {},
             {key: key for key in signature.outputs},
             num_steps=self._num_steps(signature),
         )
         for way in (LOAD_ON_DEVICES,) if self._is_remote or more else (LOAD, LOAD_ON_DEVICES):
-            model = SavedModel(self.output_dir, self._tags, name, way)
+            model = SavedModel(self.output_dir, self._tags, name, way, self._has_only_variables)
             placed = dataclasses.replace(given, model=model)
             is_run = self._is_the_run(signature) and not more
             yield Check(f"signature {name} ({way}{more})", given, placed, is_run)
@@ -254,6 +262,15 @@ class Plan:
             if node.op == "AssignVariableOp" and op_of(node.input[1]) in paths
         }
         return [variable for variable in self._source.variables if variable.op not in holders]
+
+    @functools.cached_property
+    def _has_only_variables(self) -> bool:
+        """Whether a run leaves nothing behind but its variables' values: no table, no generator."""
+        return all(
+            node.op.startswith(_ON_VARIABLES) or not op_definition(node.op, node.name).is_stateful
+            for _, nodes in bodies(self.graph_def)
+            for node in nodes
+        )
 
     def _is_the_run(self, signature: Signature) -> bool:
         """Whether the signature returns all that the run fetches."""
