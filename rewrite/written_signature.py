@@ -86,6 +86,13 @@ def signature_call(graph_def: Any, fetches: Sequence[str]) -> Any | None:
     return node if is_call else None
 
 
+def signature_map(objects: Any) -> Any | None:
+    """What a SavedModel's root calls its signatures; a loaded model inside has a map of its own."""
+    children = objects.nodes[0].children if objects.nodes else ()
+    found = (objects.nodes[each.node_id] for each in children if each.local_name == "signatures")
+    return next((n for n in found if n.user_object.identifier == "signature_map"), None)
+
+
 def _own_signatures(source: SourceModel) -> Mapping[str, Any]:
     if source.meta_graph_def is None:
         return {}

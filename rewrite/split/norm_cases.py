@@ -86,12 +86,15 @@ def _bare(node: Any) -> bytes:
 
 
 def _replaced(fused: FlatGraph, apart: FlatGraph, chosen: set[str]) -> dict[str, str]:
-    """{tensor of an op that was taken apart: what is read instead}, as all readers agree."""
+    """{tensor of an op that was taken apart: what is read instead}, as all readers agree.
+
+    Who waits for such an op waits for the one that has its name.
+    """
     replaced: dict[str, str] = {}
 
     def read(reader: str, old: str, new: str) -> None:
-        is_right = replaced.setdefault(old, new) == new if op_of(old) in chosen else old == new
-        if not is_right:
+        is_replaced = op_of(old) in chosen and not old.startswith("^")
+        if (replaced.setdefault(old, new) if is_replaced else old) != new:
             raise RewriteError(f"taking norms apart: {reader!r} reads {new!r} instead of {old!r}")
 
     for node in fused.graph_def.node:

@@ -18,11 +18,16 @@ from rewrite.model_builder import given_graph
 from rewrite.pass_base import RewriteError
 from rewrite.split.paired_graphs import OneToOne, PairedGraphs
 from rewrite.split.split_graph import rename_tensors
-from rewrite.written_signature import has_own, run_name, signature_call, whole_signature
+from rewrite.written_signature import (
+    has_own,
+    run_name,
+    signature_call,
+    signature_map,
+    whole_signature,
+)
 
 _BESIDE = frozenset({"_class", "_output_shapes", "frame_name"})
 """Attributes that say nothing of what is computed, or are compared otherwise."""
-_SIGNATURE_MAP = "signature_map"
 
 
 def prove_others(given: SourceModel, split: SourceModel) -> None:
@@ -137,7 +142,8 @@ def _same_objects(
     wanted.CopyFrom(before)
     for own, whole in functions.items():
         wanted.concrete_functions[whole].CopyFrom(before.concrete_functions[own])
-        for signatures in [n for n in wanted.nodes if n.user_object.identifier == _SIGNATURE_MAP]:
+        signatures = signature_map(wanted)
+        if signatures is not None:
             callers = [c for c in signatures.children if _function(wanted, c.node_id) == own]
             if [child.local_name for child in callers] != [name]:
                 raise RewriteError(f"comparing objects: it isn't {name!r} alone that is split")

@@ -23,7 +23,13 @@ from rewrite.emit import leaving_out, serialized
 from rewrite.split.bodies import as_body
 from rewrite.split.build_step import SplitStep
 from rewrite.split.split_graph import redirect, redirect_signatures, split_beside
-from rewrite.written_signature import has_own, run_name, signature_call, whole_signature
+from rewrite.written_signature import (
+    has_own,
+    run_name,
+    signature_call,
+    signature_map,
+    whole_signature,
+)
 
 
 def written(
@@ -250,12 +256,10 @@ def _add_whole_call(meta_graph: Any, name: str, call: Any, function: str, added:
 def _add_whole_object(objects: Any, name: str, function: str, whole: str, added: str) -> None:
     """Makes the unsplit step an object beside the split one, so that TensorFlow 2 loads it."""
     objects.concrete_functions[whole].CopyFrom(objects.concrete_functions[function])
-    for node in objects.nodes:
-        if node.user_object.identifier != "signature_map":
-            continue
-        [child] = [each for each in node.children if each.local_name == name]
+    signatures = signature_map(objects)
+    if signatures is not None:
+        [child] = [each for each in signatures.children if each.local_name == name]
         own = objects.nodes.add()
         own.CopyFrom(objects.nodes[child.node_id])
         own.bare_concrete_function.concrete_function_name = whole
-        node.children.add(node_id=len(objects.nodes) - 1, local_name=added)
-        return
+        signatures.children.add(node_id=len(objects.nodes) - 1, local_name=added)

@@ -115,6 +115,20 @@ def test_everything_else_stays_as_it_was():
         assert proof.differing[0].startswith("taking norms apart:") and proof.distinct_ops == 0
 
 
+def waiting(node):
+    if node.name == "reader_of_the_images":
+        node.input.extend(["^gradient", "^norm"])
+
+
+def test_who_waits_for_one_waits_for_what_has_its_name():
+    """As tf.gradients has it: a NoOp behind each gradient."""
+    fused, apart, properties = taken_apart()
+    proof = prove_norms(changed(fused, waiting), changed(apart, waiting), properties, 10.0)
+    assert (proof.distinct_ops, proof.proven_ops, proof.differing) == (1, 1, [])
+    for one, other in ((fused, changed(apart, waiting)), (changed(fused, waiting), apart)):
+        assert prove_norms(one, other, properties, 10.0).differing
+
+
 def test_a_step_without_norms_needs_no_proof():
     fused, _, properties = taken_apart()
     assert prove_norms(fused, fused, properties, 0.0).distinct_ops == 0
