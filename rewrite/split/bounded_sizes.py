@@ -27,12 +27,19 @@ from rewrite.split.states import WHOLE, Sharded, State
 _EACH_AXIS = frozenset("Slice Pad PadV2 MirrorPad MirrorPadGrad Tile BroadcastTo Fill".split())
 _ADDED = frozenset("Add AddV2 Cast ExpandDims Identity Reshape".split())
 """What lies between the numbers of the batch's entries and the row numbers that count by them."""
+_SHAPE_INPUT = {"AvgPool3DGrad": 0, "AvgPoolGrad": 0, "BroadcastTo": 1, "Conv2DBackpropInput": 0,
+                "Conv3DBackpropInputV2": 0, "DepthwiseConv2dNativeBackpropInput": 0, "Fill": 0,
+                "Reshape": 1, "ScatterNd": 2, "Slice": 2, "StridedSliceGrad": 0}  # fmt: skip
+"""{op: the input that says its output's whole shape, whatever the shapes of all others}."""
 Values = Callable[[str], np.ndarray | None]
 Shapes = Callable[[str], Shape]
 
 
 def of_bounded_sizes(flat: Any, first: Decisions, second: Decisions) -> set[str]:
-    """The first ops that are told, or make, what is the batch's size at some sizes only.
+    """Ops that are told, or make, what is the batch's size at some sizes only.
+
+    Behind the first of them all are found whose results would be cut: what they are made of is
+    whole now, but its size is what it was. Finding them pass by pass took time squared in depth.
 
     Args:
       flat: the step.
@@ -98,13 +105,13 @@ class _Graph:
             is_told = self._is_told(node, answer, data) or self._in_bodies(node, data)
             is_bent = not isinstance(answer, Split) and self._is_clipped(node, data)
             self.clipped.update(t for t in outputs if is_bent and not self._varies(t))
-            if is_told or is_bent or not self.shaped.isdisjoint(data):
+            is_unsure = is_told or is_bent or not self.shaped.isdisjoint(data)
+            if is_unsure and not self._says_its_shape(node, data):
                 self.shaped.update(t for t in outputs if self._varies(t))
-            is_wrong = isinstance(answer, Split) and is_told
+            is_wrong = isinstance(answer, Split) and is_told and behind.isdisjoint(data)
             is_cut = [t for t in outputs if isinstance(self._states[t], Sharded)]
             if is_wrong or not self.shaped.isdisjoint(is_cut):
-                if behind.isdisjoint(data):
-                    found.add(node.name)
+                found.add(node.name)
                 behind.update(outputs)
         return found
 
@@ -116,6 +123,17 @@ class _Graph:
 
     def _varies(self, tensor: str) -> bool:
         return self._shapes[0](tensor) != self._shapes[1](tensor)
+
+    def _says_its_shape(self, node: Any, data: list[str]) -> bool:
+        """Whether unmarked numbers say its output's shape at both sizes."""
+        if node.op not in _SHAPE_INPUT or data[_SHAPE_INPUT[node.op]] in self.marks:
+            return False
+        said = [value(data[_SHAPE_INPUT[node.op]]) for value in self._values]
+        shapes = [shape(f"{node.name}:0") for shape in self._shapes]
+        return all(
+            one is not None and shape is not None and one.tolist() == [*shape]
+            for one, shape in zip(said, shapes, strict=True)
+        )
 
     def _mark(self, node: Any, data: list[str], outputs: list[str]) -> None:
         for index, tensor in enumerate(outputs):

@@ -101,6 +101,7 @@ def decide(
     not_cut: Collection[str] = (),
     left_whole: Collection[str] = (),
     bodies: Bodies | None = None,
+    values: KnownValues | None = None,
 ) -> Decisions:
     """Asks the rules for every op, in the order of the graph.
 
@@ -114,10 +115,11 @@ def decide(
       not_cut: whole ops whose outputs have no parts, though they look as if they had the batch.
       left_whole: ops that are not split, though they may be: what they make is cut again.
       bodies: the functions of the step, by the same rules, as they were opened and decided before.
+      values: of the step's tensors, as far as no run can change them; found where not given.
     """
     bodies = bodies or Bodies(flat.graph_def)
     analysis = _Analysis(batch, flat, kept_whole or {}, rules, not_cut, left_whole, bodies)
-    values = KnownValues(flat, properties)
+    values = values or KnownValues(flat, properties)
     fed = _fed_states(flat, batch, axis_of_feed)
     while True:  # ends: what is known of a list only grows
         facts = Facts(flat, properties, values)

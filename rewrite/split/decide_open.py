@@ -13,6 +13,7 @@ from graphs.source_model import TensorSpec
 from rewrite.split.bodies import Bodies
 from rewrite.split.bounded_sizes import of_bounded_sizes
 from rewrite.split.decide import Decisions, decide
+from rewrite.split.known_values import KnownValues
 from rewrite.split.larger_step import (
     at_far_size,
     at_least_size,
@@ -83,9 +84,12 @@ def decide_open(
         left_whole=left_whole,
         bodies=bodies or Bodies(flat.graph_def),
     )
+    values = [KnownValues(*step) for step in ((flat, properties), larger, *lengths)]
     while True:
-        first = decided(flat, properties, batch, not_cut=not_cut)
-        second = decided(other_flat, other_properties, batch + more, not_cut=not_cut)
+        first = decided(flat, properties, batch, not_cut=not_cut, values=values[0])
+        second = decided(
+            other_flat, other_properties, batch + more, not_cut=not_cut, values=values[1]
+        )
         not_the_batch = (
             _cut_at_one_size(flat, first, second)
             or of_another_size(flat, first, far)
@@ -102,8 +106,8 @@ def decide_open(
             if node.name not in kept_whole and (why := _difference(flat.nodes, node, first, second))
         }
         if not differing:
-            for step, tensors in lengths:
-                at = decided(step, tensors, batch, not_cut=not_cut)
+            for (step, tensors), known in zip(lengths, values[2:], strict=True):
+                at = decided(step, tensors, batch, not_cut=not_cut, values=known)
                 not_the_batch |= of_another_size(flat, first, (batch, at.properties))
                 not_the_batch |= _cut_though_open_elsewhere(flat, first, at)
                 differing.update(_of_other_length(flat, first, at))

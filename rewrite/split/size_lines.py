@@ -39,7 +39,10 @@ _CHOSEN = frozenset(
 _SHAPED = frozenset("ExpandDims Identity Reshape Squeeze".split())
 _PLACED = {"GatherV2": (1, 2), "Slice": (1, 2), "StridedSlice": (1, 2, 3), "Transpose": (1,),
            "ReverseV2": (1,), "ConcatV2": (-1,), "Split": (0,), "SplitV": (2,), "Sum": (1,),
-           "Mean": (1,), "Cumsum": (1,), "ConcatOffset": (0,)}  # fmt: skip
+           "Mean": (1,), "Cumsum": (1,), "ConcatOffset": (0,), "Concat": (0,), "Gather": (1,),
+           "GatherNd": (1,), "MirrorPad": (1,), "Pad": (1,), "PadV2": (1,), "Roll": (1, 2),
+           "ScatterNd": (0, 2), "TensorScatterAdd": (1,), "TensorScatterSub": (1,),
+           "TensorScatterUpdate": (1,), "UnsortedSegmentSum": (1, 2)}  # fmt: skip
 """{op that moves or adds up elements: the inputs that say which}."""
 _REPEATED = frozenset("BroadcastTo Fill Pack Range Tile Unpack".split())
 """Ops whose elements are straight lines, how many there are of them aside."""
@@ -125,7 +128,7 @@ def bent_elements(
 
 def _is_straight(node: Any, inputs: Sequence[Line]) -> bool:
     """Whether an op that is not elementwise makes straight lines of straight lines."""
-    if node.op == "Prod":
+    if node.op in ("Prod", "Cumprod"):
         return int(inputs[0].of_batch.sum()) < 2 and not any(line.varies for line in inputs[1:])
     if node.op == "DynamicStitch":
         return not any(line.varies for line in inputs[: len(inputs) // 2])
@@ -215,13 +218,16 @@ def _moved(node: Any, inputs: Sequence[Line], result: np.ndarray) -> np.ndarray 
         return np.stack(marks, attr_of(node, "axis").i)
     if node.op == "ConcatV2" and first[-1] is not None:
         return np.concatenate(marks[:-1], int(first[-1]))
+    if node.op in ("Pad", "PadV2") and first[1] is not None:
+        instead = marks[2] if len(marks) > 2 else False
+        return np.pad(marks[0], first[1], constant_values=instead)
+    if node.op == "Slice" and first[1] is not None:
+        ends = zip(first[1].tolist(), result.shape, strict=True)
+        return marks[0][tuple(slice(begin, begin + size) for begin, size in ends)]
     if marks[0].ndim != 1:
         return None
     if node.op == "GatherV2" and first[1] is not None:
         return marks[0][first[1]]
-    if node.op == "Slice" and first[1] is not None:
-        begin = int(first[1][0])
-        return marks[0][begin : begin + result.size]
     return _strided(node, first, marks[0]) if node.op == "StridedSlice" else None
 
 

@@ -7,8 +7,10 @@ import tensorflow as tf
 from graphs.building.flatten import flatten
 from graphs.building.shapes import infer_known
 from graphs.source_model import TensorSpec
+from rewrite.split import decide_open as module
 from rewrite.split.batch_axes import candidates
 from rewrite.split.build_step import build_step
+from rewrite.split.decide import decide
 from rewrite.split.decide_open import decide_open
 from rewrite.split.states import Sharded
 from tests.rewrite.split.run_step import run, split_open_step
@@ -143,6 +145,13 @@ BOUNDED = {
     ),
     "as many as of the first numbers": lambda x, n: x[: tf.size(tf.range(n)[:300])],
     "behind as many as are above": lambda x, n: x[tf.size(tf.range(n)[300:]) :],
+    "at most so many, by a padded size": lambda x, n: x[: tf.pad([tf.minimum(n, 20)], [[1, 0]])[1]],
+    "at most so many, by a written size": lambda x, n: x[
+        : tf.tensor_scatter_nd_update([1, 2], [[1]], [tf.minimum(n, 20)])[1]
+    ],
+    "padded where a written size says": lambda x, n: tf.pad(
+        x, tf.scatter_nd([[0, 1]], [-n % 3], [2, 2]), constant_values=0.5
+    ),
     "the first rows of a very large batch": lambda x, n: x[:300],
     "the last rows of a very large batch": lambda x, n: x[-300:],
 }
@@ -260,6 +269,18 @@ REGULAR = {
     "centred in a branch": lambda x, n: tf.cond(
         n > 1, lambda: x - tf.reduce_mean(x, 0), lambda: x * 2.0
     ),
+    "of a padded shape": lambda x, n: tf.reshape(
+        x, tf.pad(tf.shape(x), [[0, 1]], constant_values=1)
+    )[..., 0],
+    "of a turned and padded shape": lambda x, n: tf.reshape(
+        x, tf.roll(tf.pad(tf.shape(x), [[1, 0]], constant_values=1), -1, 0)
+    )[..., 0],
+    "of a written shape": lambda x, n: tf.reshape(
+        x, tf.tensor_scatter_nd_update([1, 2, 1], [[0]], [n])
+    )[..., 0],
+    "of a product's shape": lambda x, n: tf.reshape(
+        tf.reshape(x, tf.math.cumprod(tf.shape(x))[1:]), tf.scatter_nd([[0], [1]], [n, 2], [2])
+    ),
     "vectorized": lambda x, n: tf.vectorized_map(lambda row: row * tf.reduce_sum(row), x),
 }
 """{what: rows that are the batch's at every size}."""
@@ -279,3 +300,61 @@ def test_rows_that_are_the_batch_at_every_size_are_still_split(what):
         given = {"x:0": arrays_of([1], size)["x:0"]}
         one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
         np.testing.assert_allclose(other, one, rtol=1e-5)
+
+
+def hardest(x):
+    """Half of the entries, those of the largest sums."""
+    return tf.math.top_k(tf.reduce_sum(x, 1), tf.shape(x)[0] // 2)[0]
+
+
+def put_together(x):
+    count = tf.shape(x)[0] // 3 * 3
+    return tf.concat([x[:count] * 2.0, x[count:]], 0)
+
+
+LATE = {
+    "the hardest half": hardest,
+    "no odd rows": lambda x: x[: tf.shape(x)[0] // 2 * 2],
+    "padded": lambda x: tf.pad(x, [[0, -tf.shape(x)[0] % 3], [0, 0]], constant_values=0.5),
+    "in threes": lambda x: tf.reduce_max(tf.reshape(x[: tf.shape(x)[0] // 3 * 3], [-1, 3, 2]), 1),
+    "put together": put_together,
+}
+"""{what: what a loss reads of the last layer; or the first layer does, of what comes}."""
+
+
+def trained(layers, terms, is_early=False):
+    """Layers whose loss, or whose first input, is of rows that are the batch's at some sizes."""
+    with tf.Graph().as_default() as graph:
+        x = y = v1.placeholder(tf.float32, (None, 2), "x")
+        weights = [tf.constant([[1.0, 2.0], [-3.0, 4.0 + i]]) for i in range(layers)]
+        y = terms(y) if is_early else y
+        for w in weights:
+            y = tf.tanh(y @ w - tf.reduce_mean(y, 0)) + x * 0.1
+        loss = tf.reduce_mean(tf.square(y if is_early else terms(y)))
+        fetches = [loss.name, *(each.name for each in tf.gradients(loss, weights))]
+    return flatten(graph.as_graph_def(), [TensorSpec("x:0", "float32", (BATCH, 2))], fetches)
+
+
+@pytest.mark.parametrize("what", LATE)
+def test_a_gradient_of_rows_of_some_sizes_takes_as_many_passes_however_deep(what, monkeypatch):
+    terms, early = LATE[what], LATE[what] is put_together
+    passes = []
+    monkeypatch.setattr(
+        module, "decide", lambda *given, **named: (passes.append(1), decide(*given, **named))[1]
+    )
+    counts = []
+    for layers in (2, 6):
+        passes.clear()
+        flat = trained(layers, terms, early)
+        decisions, split = split_open_step(flat, BATCH, 2, {"x:0": 0})
+        counts.append(len(passes))
+    assert counts[0] == counts[1]
+    gradients = [n.name for n in flat.graph_def.node if n.op == "TanhGrad"]
+    assert len(gradients) == 6
+    assert early or all(decisions.state_of_tensor[f"{g}:0"] == Sharded(0) for g in gradients)
+    for size in (2, 3, BATCH, 25):
+        given = {"x:0": arrays_of([1], size)["x:0"]}
+        whole, _ = run(flat.graph_def, flat.fetches, given)
+        parts, _ = run(split.graph_def, split.fetches, given)
+        for one, other in zip(whole, parts, strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
