@@ -64,6 +64,8 @@ def export_with_step(model: Any, export_archive: Any, directory: str) -> str:
         step = _train_step(model, len(inputs))
         _begin(model, inputs, targets)
         export_archive.track(model)
+        if not hasattr(model.optimizer, "build"):  # its slots are used by handle, which isn't found
+            export_archive.add_variable_collection("slots", model.optimizer.weights)
         served = [inputs] if len(inputs) > 1 else inputs
         export_archive.add_endpoint(SERVE, model.__call__, input_signature=served)
         export_archive.add_endpoint(TRAIN, step, input_signature=[*inputs, *targets])
@@ -136,7 +138,10 @@ def _begin(model: Any, inputs: Sequence[Any], targets: Sequence[Any]) -> None:
     if not _is_of(model.optimizer, model.trainable_variables):
         # Keras 3 reads an .h5 file's optimizer for variables that it then replaces.
         model.optimizer = type(model.optimizer).from_config(model.optimizer.get_config())
-    model.optimizer.build(model.trainable_variables)
+    if hasattr(model.optimizer, "build"):
+        model.optimizer.build(model.trainable_variables)
+    else:  # of tf_keras.optimizers.legacy, as older .h5 files have them
+        model.optimizer._create_all_weights(model.trainable_variables)
 
 
 def _is_of(optimizer: Any, variables: Sequence[Any]) -> bool:

@@ -120,3 +120,20 @@ def test_reading_a_file_leaves_the_environment_as_it_is(tmp_path, monkeypatch):
     _compiled(keras, "mse", "sgd").save(tmp_path / "model.keras")
     load(tmp_path / "model.keras", LoadOptions(batch_size=2))
     assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_an_h5_file_of_an_older_keras_trains_with_its_legacy_optimizer(is_scaled, tmp_path):
+    path = str(tmp_path / "old.h5")
+    optimizer = tf_keras.optimizers.legacy.SGD(0.01, momentum=0.5)
+    if is_scaled:
+        optimizer = tf_keras.mixed_precision.LossScaleOptimizer(optimizer, initial_scale=8.0)
+    model = _compiled(tf_keras, "mse", optimizer)
+    y = np.zeros((2, 3), np.float32)
+    model.save(path)
+    found = load(path, LoadOptions(batch_size=2))
+    (sentence,) = found.guessed
+    assert found.mode == "train" and ", optimizer " in sentence
+    feeds = _feeds(found, features=X, y=y)
+    losses = [values[0] for values in model_files.run(found, feeds, times=3)]
+    np.testing.assert_allclose(losses, [model.train_on_batch(X, y) for _ in range(3)], rtol=1e-5)
