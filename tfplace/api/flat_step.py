@@ -1,6 +1,9 @@
 """A step as a SavedModel's signature: tensors by name in, tensors by name out."""
 
+import contextlib
 import gc
+import io
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -152,7 +155,7 @@ class FlatStep:
         module.placed_variables = self.variables
         module.placed_resources = self.resources
         try:
-            tf.saved_model.save(module, folder, signatures={self.signature: flat_step})
+            _save(module, folder, {self.signature: flat_step})
         except (AssertionError, TypeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             if "untracked" in reason:  # TensorFlow's words go on about the attributes of a module
@@ -168,6 +171,25 @@ class FlatStep:
         graph = self._concrete.graph.as_graph_def()
         bodies = [graph.node, *(function.node_def for function in graph.library.function)]
         return any(is_assignment(node) for body in bodies for node in body)
+
+
+def _save(module: tf.Module, folder: str, signatures: Mapping[str, Any]) -> None:
+    """Saves it, without custom gradients where one can't be traced, as those of tf.recompute_grad.
+
+    What is asked for a gradient of such a step raises an error; its own are ops like others.
+    """
+    printed = io.StringIO()  # TensorFlow prints a traceback for what it then raises
+    try:
+        with contextlib.redirect_stderr(printed):
+            tf.saved_model.save(module, folder, signatures=signatures)
+    except ValueError as error:
+        if "Error when tracing gradients" not in str(error):
+            raise
+        printed = io.StringIO()
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        tf.saved_model.save(module, folder, signatures=signatures, options=options)
+    finally:
+        sys.stderr.write(printed.getvalue())
 
 
 class _Writer(CapturableResource):  # type: ignore[misc]

@@ -391,3 +391,38 @@ def test_its_own_runs_are_fed_the_example(way, tmp_path):
     assert verified.outputs_equal, verified.not_compared
     assert all("empty batch" in each for each in verified.not_compared)
     assert float(placed(*args)) == pytest.approx(float(step(*args)), rel=1e-5)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_step_that_recomputes_trains(shards, capfd):
+    """The gradient of tf.recompute_grad has none of its own, with which TensorFlow would save."""
+    weights = [tf.Variable(0.5 * tf.eye(2)) for _ in range(2)]
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            for weight in weights:
+                x = tf.recompute_grad(lambda x, weight=weight: x + tf.tanh(x @ weight))(x)
+            loss = tf.reduce_mean(x * x)
+        for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return loss
+
+    x = tf.constant([[1.0, 2.0], [3.0, -1.0]])
+    placed = tfplace.place(step, (x,), **QUICK | {"algorithm": "single", "shards": shards})
+    assert "Traceback" not in capfd.readouterr().err
+    found = [float(placed(x)) for _ in range(3)]
+    assert found == pytest.approx([float(step(x)) for _ in range(3)], rel=1e-5)
+
+
+def test_custom_gradients_of_a_step_that_is_placed_stay():
+    weight = tf.Variable([[2.0]])
+
+    @tf.custom_gradient
+    def doubled(x):
+        return x, lambda upstream: 2.0 * upstream
+
+    placed = tfplace.place(lambda x: doubled(x @ weight), [tf.ones((3, 1))], **QUICK)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(placed(tf.ones((3, 1))))
+    assert tape.gradient(loss, placed.variables)[0].numpy().tolist() == [[6.0]]
