@@ -181,7 +181,8 @@ def print_inspection(inspection: Inspection, out: Console) -> None:
 
 def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
     yield "model", f"{model.path} ({model.kind})"
-    yield "run", f"{model.mode}: {model.step_origin}"
+    mode = "training" if model.mode == "train" else model.mode
+    yield "run", f"{mode}: {model.step_origin}"
     yield from (("guessed", sentence) for sentence in model.guessed)
     yield "signatures", ", ".join(model.signatures) or "none"
     yield (

@@ -349,7 +349,7 @@ def test_an_inspection(printed, weight):
     assert lines[-1] == "and 2 more op types (--format=json has all)"
     expected = """\
 model         weight.pb (graph_def)
-run           train: the op train_op, and loss
+run           training: the op train_op, and loss
 guessed       x is fed 4 rows
 signatures    none
 size          18 ops, 17 tensors, 18 edges, 0 functions opened
