@@ -13,6 +13,7 @@ from rewrite.split.shard_shapes import (
     answer_of_shape,
     counting,
     elements_per_entry,
+    or_unknown,
     share_of,
     with_batch,
 )
@@ -33,7 +34,13 @@ class FixedBodyShapes:
         sizes = shard_sizes(batch, num_shards)
         self._size, self._before = sizes[shard], sum(sizes[:shard])
 
-    def of_shard(self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded]) -> str:
+    def of_shard(
+        self,
+        sizes: str,
+        value: np.ndarray,
+        entries: Mapping[int, Sharded],
+        is_of_list: bool = False,
+    ) -> str:
         """An input that holds sizes, with those of the shard; see ShardShapes."""
         return self._writer.shared_const(with_batch(value, entries, self._size))
 
@@ -59,12 +66,19 @@ class OpenBodyShapes:
         self._writer, self._numbers = writer, numbers
         self._made: dict[Any, str] = {}
 
-    def of_shard(self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded]) -> str:
+    def of_shard(
+        self,
+        sizes: str,
+        value: np.ndarray,
+        entries: Mapping[int, Sharded],
+        is_of_list: bool = False,
+    ) -> str:
         """See FixedBodyShapes."""
         counted = counting(value, entries)
         if not counted:
             return sizes
-        return self._moved("Sub", sizes, value, counted)
+        mine = self._moved("Sub", sizes, value, counted)
+        return or_unknown(self._writer, mine, value.dtype) if is_of_list else mine
 
     def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
         """See FixedBodyShapes."""

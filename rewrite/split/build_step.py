@@ -189,7 +189,9 @@ class _Builder:
                 value = self._known(data_inputs(node)[position])
                 if value is None:
                     raise RewriteError(f"splitting {node.name!r}: a size is not known beforehand")
-                mine[position] = self.shapes.of_shard(mine[position], value, entries, shard)
+                mine[position] = self.shapes.of_shard(
+                    mine[position], value, entries, shard, "TensorList" in node.op
+                )
             for position, rows in answer.row_inputs.items():
                 mine[position] = self._rebased(
                     mine[position], data_inputs(node)[position], rows, shard

@@ -141,6 +141,7 @@ _BINARY = {
     "RealDiv": np.true_divide,
     "GreaterEqual": np.greater_equal,
     "Equal": np.equal,
+    "Maximum": np.maximum,
 }
 NUMBER_OPS = frozenset(
     {*_BINARY, "Const", "Identity", "Slice", "Squeeze", "Cast", "Unpack", "Prod", "Sum", "Cumsum",

@@ -238,7 +238,9 @@ class ShardBody:
         for position, entries in answer.shape_inputs.items():
             value = self.split.facts.value(inputs[position])
             assert value is not None
-            mine[position] = self.shapes.of_shard(mine[position], value, entries)
+            mine[position] = self.shapes.of_shard(
+                mine[position], value, entries, "TensorList" in node.op
+            )
         new = self._copy(node, mine, answer)
         self._functions.adapt(new, answer, self.shard, self._numbers)
         for index, state in enumerate(answer.outputs):

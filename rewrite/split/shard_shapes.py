@@ -60,7 +60,12 @@ class FixedShapes:
         return self._waiting[inner]
 
     def of_shard(
-        self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded], shard: int
+        self,
+        sizes: str,
+        value: np.ndarray,
+        entries: Mapping[int, Sharded],
+        shard: int,
+        is_of_list: bool = False,
     ) -> str:
         """An input that holds sizes, with those of one shard.
 
@@ -69,6 +74,7 @@ class FixedShapes:
           value: what it holds for the batch size that the step is placed for.
           entries: {entry: how it counts the batch}; an entry of -1 stays.
           shard: whose.
+          is_of_list: whether a list may have said them, which says -1 for what it doesn't know.
         """
         return self._writer.shared_const(with_batch(value, entries, self._sizes[shard]), shard)
 
@@ -156,16 +162,23 @@ class OpenShapes:
         )  # fmt: skip
 
     def of_shard(
-        self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded], shard: int
+        self,
+        sizes: str,
+        value: np.ndarray,
+        entries: Mapping[int, Sharded],
+        shard: int,
+        is_of_list: bool = False,
     ) -> str:
         """See FixedShapes."""
         counted = counting(value, entries)
         if not counted:
             return sizes
-        key = ("shape", sizes, shard, *counted.items())
-        return self._once(
-            key, lambda: self._moved("Sub", sizes, value, counted, shard, f"shard_{shard}/shape")
-        )
+
+        def made() -> str:
+            mine = self._moved("Sub", sizes, value, counted, shard, f"shard_{shard}/shape")
+            return or_unknown(self._writer, mine, value.dtype) if is_of_list else mine
+
+        return self._once(("shape", sizes, shard, is_of_list, *counted.items()), made)
 
     def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
         """See FixedShapes."""
@@ -252,6 +265,12 @@ class OpenShapes:
 
 
 ShardShapes = FixedShapes | OpenShapes
+
+
+def or_unknown(writer: NodeWriter, sizes: str, number: Any) -> str:
+    """Sizes less what others have; -1 where they were that, which is less still."""
+    unknown = writer.shared_const(np.array(-1, number))
+    return writer.op("Maximum", "split/size_or_unknown", [sizes, unknown], T=number)
 
 
 def counting(value: np.ndarray, entries: Mapping[int, Sharded]) -> dict[int, Sharded]:
