@@ -181,6 +181,8 @@ def numbers(node: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def _results(node: Any, inputs: Sequence[np.ndarray]) -> list[Any]:
+    if node.op == "Maximum" and np.any(inputs[1] != -1):
+        raise RewriteError(f"reading {node.name!r}: it holds sizes at another number than -1")
     if node.op in _BINARY:
         return [_BINARY[node.op](*inputs)]
     if node.op in ("Identity", "Cast"):
