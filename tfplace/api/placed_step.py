@@ -63,11 +63,9 @@ class PlacedStep:
         call = bound(self._function, args, keywords, "calling a placed step")
         first = self._placings.first
         fed = first.fed(call, casts=is_keras)
-        placing = self._placings.of(call, fed)
-        inputs = {f"input_{number}": tensor for number, tensor in enumerate(fed)}
         if self._is_training:
             self._is_ahead.assign(True)
-        return placing.flat.packed(placing.run(**inputs))
+        return self._placings.run(call, fed)
 
     def __repr__(self) -> str:
         first = self._placings.first

@@ -21,6 +21,7 @@ from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.output_dir import atomic_directory
+from rewrite.written_signature import whole_signature
 from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.api.example_call import Call
 from tfplace.api.flags import OptimizeFlags, flag_values
@@ -36,6 +37,7 @@ from tfplace.report.report import Report
 from tfplace.simulation.simulated import simulated
 
 _log = logging.getLogger("tfplace")
+_REFUSED = "node split/assert"  # in TensorFlow's error; of a split model inside, a path precedes it
 MANY_SHAPES = 8  # from here on it is worth saying how to have fewer
 
 
@@ -47,11 +49,13 @@ class Placing:
       flat: what was traced.
       loaded: the placed model, which holds what the signature needs.
       run: its signature, on the shared variables.
+      whole: the signature of the unsplit step, on the same; None where it isn't split.
     """
 
     flat: FlatStep
     loaded: Any
     run: Any
+    whole: Any = None
 
 
 class Placings:
@@ -97,6 +101,27 @@ class Placings:
             self._of_shapes[shapes] = next(fitting, None) or self._again(exact, shapes)
         return self._of_shapes[shapes]
 
+    def run(self, call: Call, fed: list[Any]) -> Any:
+        """What the step returns, of inputs that its split refuses by the unsplit one.
+
+        Args:
+          call, fed: as for `of`.
+
+        Raises:
+          UsageError, VerificationError: as `of`.
+        """
+        placing = self.of(call, fed)
+        inputs = {f"input_{number}": tensor for number, tensor in enumerate(fed)}
+        try:
+            return placing.flat.packed(placing.run(**inputs))
+        except tf.errors.InvalidArgumentError as error:
+            if placing.whole is None or _REFUSED not in str(error):
+                raise
+        # What is refused has changed nothing (rewrite/split/refused_batch.py).
+        whole = dataclasses.replace(placing, run=placing.whole, whole=None)
+        self._of_shapes[shapes_of(fed)] = whole
+        return whole.flat.packed(whole.run(**inputs))
+
     def _again(self, call: Call, shapes: Shapes) -> Placing:
         if not tf.executing_eagerly():
             raise UsageError(
@@ -109,16 +134,7 @@ class Placings:
         try:
             flat = FlatStep(self._function, call)
             with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
-                given, placed = os.path.join(folder, flat.name), os.path.join(folder, "placed")
-                flat.save(given)
-                split = self.report.split  # --shards=auto has decided for all shapes
-                chosen = self._chosen(placed)
-                chosen["shards"] = 1 if split is None else int(split["shards"])
-                if split is None:
-                    chosen["batch_axis"] = []
-                with _options(given, chosen, flat.arrays(flat.fed(call))) as options:
-                    place_like(options, self._plan)
-                placing = self._loaded(flat, placed)
+                placing = self._loaded(flat, self._place_like_first(flat, call, folder))
         except VerificationError:
             raise
         except (TfplaceError, ValueError, TypeError) as error:
@@ -136,6 +152,31 @@ class Placings:
                 MANY_SHAPES,
             )
         return placing
+
+    def _place_like_first(self, flat: FlatStep, call: Call, folder: str) -> str:
+        """Places a step as the first one; returns where.
+
+        In as many shards, whatever --shards=auto would choose now; whole where it can't be split
+        so, as for a batch of fewer entries.
+        """
+        given = os.path.join(folder, flat.name)
+        flat.save(given)
+        split = self.report.split
+        for shards in (*([] if split is None else [int(split["shards"])]), 1):
+            placed = os.path.join(folder, f"placed_{shards}")
+            chosen = self._chosen(placed)
+            chosen["shards"] = shards
+            if shards == 1:
+                chosen["batch_axis"] = []
+            try:
+                with _options(given, chosen, flat.arrays(flat.fed(call))) as options:
+                    place_like(options, self._plan)
+                break
+            except UsageError as error:
+                if shards == 1:
+                    raise
+                _log.info("%s: whole, since %s", flat.name, error)
+        return placed
 
     def _chosen(self, output_dir: str) -> OptimizeFlags:
         is_training = self.first.signature == TRAIN
@@ -160,17 +201,23 @@ class Placings:
     def _loaded(self, flat: FlatStep, placed: str) -> Placing:
         """Loads what was placed, on the variables that there are; new ones are its own."""
         loaded = load(placed)
-        run = loaded.signatures[flat.signature]
         shared = {}
         for original, variable in zip(flat.variables, loaded.placed_variables, strict=True):
             known = self.placed_of.setdefault(id(original), (original, variable))
             shared[id(variable.handle)] = known[1].handle
             shared[id(variable)] = known[1]
+            if known[1] is not variable:  # one copy of the values is enough
+                empty = tf.zeros([0], variable.dtype)
+                tf.raw_ops.AssignVariableOp(resource=variable.handle, value=empty)
         for original, resource in zip(flat.resources, loaded.placed_resources, strict=True):
             shared[id(resource.resource_handle)] = original.resource_handle
-        run.set_external_captures([shared.get(id(each), each) for each in run.captured_inputs])
-        run.graph.variables = [shared.get(id(each), each) for each in run.graph.variables]  # tapes'
-        return Placing(flat, loaded, run)
+        names = (flat.signature, whole_signature(flat.signature, ()))
+        run, whole = (loaded.signatures.get(name) for name in names)
+        for each in filter(None, (run, whole)):
+            captured, variables = each.captured_inputs, each.graph.variables
+            each.set_external_captures([shared.get(id(one), one) for one in captured])
+            each.graph.variables = [shared.get(id(one), one) for one in variables]  # tapes'
+        return Placing(flat, loaded, run, whole)
 
 
 @contextlib.contextmanager

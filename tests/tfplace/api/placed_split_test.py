@@ -78,3 +78,43 @@ def test_auto_decides_once_for_all_shapes_and_is_compared_with_the_unsplit_step(
     weight.assign(tf.eye(48))
     assert losses == pytest.approx([float(step(each)) for each in (x, x[:7])], rel=1e-5)
     np.testing.assert_allclose(trained, weight.numpy(), rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_batch_of_fewer_entries_than_shards_runs_whole(is_open):
+    """It changes the same variables, once; so do inputs that aren't the batch that was split."""
+    weight, count = tf.Variable(tf.ones((3, 1))), tf.Variable(0)
+    specs = [tf.TensorSpec([None, 3]), tf.TensorSpec([None, 1])] if is_open else None
+
+    @tf.function(input_signature=specs)
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ weight - y) ** 2)
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        count.assign_add(1)
+        return loss
+
+    placed = tfplace.place(step, (X[:6], Y[:6]), **QUICK | {"shards": 3})
+    assert placed.report.split["shards"] == 3
+    batches = [(X[:6], Y[:6]), (X[:2], Y[:2]), (X[3:4], Y[3:4]), (X[:6], Y[:1]), (X[6:], Y[6:])]
+    batches += batches[1:3]  # a second time
+    losses = [float(placed(*batch)) for batch in batches]
+    placed.sync()
+    trained = weight.numpy()
+    assert int(count) == len(batches)
+    weight.assign(tf.ones((3, 1)))
+    assert losses == pytest.approx([float(step(*batch)) for batch in batches], rel=1e-5)
+    np.testing.assert_allclose(trained, weight.numpy(), rtol=1e-5)
+
+
+def test_other_shapes_keep_no_second_copy_of_the_weights():
+    weight = tf.Variable(tf.ones((3, 1)))
+    placed = tfplace.place(
+        lambda x: weight.assign_add(tf.ones((3, 1)))[0, 0] * x.shape[0],
+        (tf.ones(3),),
+        **QUICK | {"shards": 1},
+    )
+    assert float(placed(tf.ones(1))) == 2.0
+    (copy,) = placed._placings._all[1].loaded.placed_variables
+    assert copy.read_value().shape == [0]
+    assert [float(placed(tf.ones(size))) for size in (1, 3)] == [3.0, 12.0]
