@@ -236,7 +236,8 @@ class _Runner:
         if isinstance(run.model, SavedModel) and _is_called(run):
             with tf.device(self._tasks.first_device if run.model.way == LOAD else None):
                 loaded = self._load(run.model)
-                return _run_signature(loaded, run, run.model.signature, num_steps, nudge)
+                function = loaded.begun(run.model.signature, nudge)
+                return _run_signature(function, run, num_steps, nudge)
         values: Values = {}
         with self._session(run.model) as session:
             graph = session.graph
@@ -306,10 +307,7 @@ class _Loaded:
         return function
 
 
-def _run_signature(
-    loaded: _Loaded, run: ModelRun, signature: str, num_steps: int, nudge: Nudge
-) -> Values:
-    function = loaded.begun(signature, nudge)
+def _run_signature(function: Any, run: ModelRun, num_steps: int, nudge: Nudge) -> Values:
     wanted = function.structured_input_signature[1]
     feeds = {
         name: tf.constant(nudge(array.astype(wanted[name].dtype.as_numpy_dtype)))

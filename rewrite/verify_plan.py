@@ -39,7 +39,7 @@ _SEED = 0
 _ON_VARIABLES = (
     *("VarHandleOp", "VarIsInitializedOp", "ReadVariableOp", "Assign", "DestroyResourceOp"),
     *("ResourceApply", "ResourceSparseApply", "ResourceGather", "ResourceScatter"),
-    *("ResourceStridedSliceAssign", "PartitionedCall", "StatefulPartitionedCall"),
+    *("ResourceStridedSliceAssign", "StatefulPartitionedCall"),
     *("While", "If", "Case", "SaveV2", "RestoreV2", "MergeV2Checkpoints", "Assert", "Print"),
 )
 """How stateful ops begin that only call, act on variables, or save and restore them."""

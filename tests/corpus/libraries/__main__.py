@@ -1,7 +1,8 @@
 """Runs the libraries' models by hand: `python -m tests.corpus.libraries --help`.
 
 Each is saved in a process of its library's venv and given to `tfplace optimize` in another one.
-A line of JSON for each is added to --results; models that have one there are not run again.
+A line of JSON for each that could be saved is added to --results; models that have one there are
+not run again.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def main() -> None:
             continue
         row = check(name, arguments.flags, arguments.only_save)
         print(f"{name:28} {row['seconds']:5.0f} s  {row['outcome'][:300]}", flush=True)
-        if not arguments.only_save:
+        if not arguments.only_save and not row["outcome"].startswith("not saved"):
             results.parent.mkdir(parents=True, exist_ok=True)
             with results.open("a") as file:
                 file.write(json.dumps(row) + "\n")
@@ -61,7 +62,7 @@ def check(name, flags=FLAGS, only_save=False):
     row = {"name": name, "library": LIBRARIES[name].library, "outcome": "saved", "status": 0}
     saved, said = _saved(name)
     if not saved.exists():
-        row["outcome"] = f"not saved: {said[-1500:]}"
+        row |= {"status": 1, "outcome": f"not saved: {said[-1500:]}"}
     elif not only_save:
         row |= _optimized(saved, flags.split())
     return row | {"seconds": time.monotonic() - began}
@@ -69,7 +70,7 @@ def check(name, flags=FLAGS, only_save=False):
 
 def _saved(name):
     """Where the saved model is, or would be, and what was said where it is not."""
-    folder = ROOT / "models" / name
+    folder = ROOT / "saved_models" / name
     path = folder / "model"
     if (path / "saved_model.pb").exists():
         return path, ""

@@ -50,8 +50,14 @@ def fit(folder, keras_model, *batch):
       keras_model: compiled.
       batch: specs of x, y and weights, as nested as `fit` would have them.
     """
-    keras_model.train_on_batch(*_sample(batch))  # makes whatever is made late
-    step(folder, lambda *values: keras_model.train_step(values), *batch)
+    import tensorflow as tf
+
+    def as_given(values):  # a data set's batch without targets is no tuple of one
+        return values if len(values) > 1 else values[0]
+
+    # Makes whatever is made late.
+    keras_model.fit(tf.data.Dataset.from_tensors(as_given(_sample(batch))), verbose=0)
+    step(folder, lambda *values: keras_model.train_step(as_given(values)), *batch)
 
 
 def step(folder, function, *arguments):
