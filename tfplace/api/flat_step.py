@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import inspect
 import io
 import sys
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,7 @@ class FlatStep:
         self._structure = traced if call is None else call.structure
         _require_fed(tf.nest.flatten(traced))
         self._leaves = _parts(self._structure)
+        self._parameters = list(inspect.signature(function).parameters)
         specs = _parts(traced)
         self.name = str(getattr(function, "__name__", "step"))
         self._fed = [i for i, spec in enumerate(specs) if isinstance(spec, tf.TensorSpec)]
@@ -72,19 +74,20 @@ class FlatStep:
           UsageError: the arguments are not like those of the example.
         """
         structure = _read(call.structure)
-        try:
-            tf.nest.assert_same_structure(self._structure, structure, expand_composites=True)
-        except (ValueError, TypeError) as error:
+        reason = _difference(self._structure, structure)
+        if reason:
             raise UsageError(
-                f"{_CALLING}: the arguments have another structure than the example: "
-                f"{str(error).splitlines()[0]}; call it as in example_args"
-            ) from None
+                f"{_CALLING}: the arguments have another structure than the example: {reason}; "
+                "call it as in example_args"
+            )
         leaves = _parts(structure)
+        of_leaf = [key for key, value in _arguments(structure).items() for _ in _parts(value)]
         for i, (leaf, example) in enumerate(zip(leaves, self._leaves, strict=True)):
             if i not in self._fed and not _is_same(leaf, example):
                 raise UsageError(
-                    f"{_CALLING}: found {_said(leaf)} where the example had {_said(example)}, "
-                    "which is baked in; place the step again for it"
+                    f"{_CALLING}: {self._name(of_leaf[i])}: found {_said(leaf)} where the example "
+                    f"had {_said(example)}, which is baked in; place the step again for it, with "
+                    f"example_args={self.arguments_of(call)}"
                 )
         specs = zip(self._fed, self._specs, strict=True)
         return [_tensor(leaves[i], spec, casts) for i, spec in specs]
@@ -109,6 +112,49 @@ class FlatStep:
         for i, tensor in zip(self._fed, fed, strict=True):
             leaves[i] = tensor
         return Call(*_of_parts(structure, leaves))
+
+    def has_form(self, call: Call) -> bool:
+        """Whether a call has None where the example has it, and nowhere else."""
+        structure = _read(call.structure)
+        is_same = not _difference(self._structure, structure)
+        return is_same and _nones(self._leaves) == _nones(_parts(structure))
+
+    def in_another_form(self, call: Call, casts: bool = False) -> tuple[Call, list[str]]:
+        """A call that has None where the example has tensors, or tensors where it has None.
+
+        Args:
+          call, casts: as for `fed`.
+
+        Returns:
+          The call, the arguments that are as in the example as `fed` makes them; and the names of
+          the others, none where it is no such call.
+
+        Raises:
+          UsageError: other arguments are not like those of the example.
+        """
+        found, example = _arguments(_read(call.structure)), _arguments(self._structure)
+        if found.keys() != example.keys():
+            return call, []
+        others = [key for key in found if _is_another_form(example[key], found[key])]
+        if not others:
+            return call, []
+        alike = _call(found | {key: example[key] for key in others})
+        alike = self.with_fed(alike, self.fed(alike, casts))
+        changed = _call(_arguments(alike.structure) | {key: found[key] for key in others})
+        return changed, [self._name(key) for key in others]
+
+    def arguments_of(self, call: Call) -> str:
+        """The example_args that would have a call's form, as they are written in Python."""
+        arguments = _arguments(call.structure).items()
+        texts = {self._name(key): "None" if v is None else self._name(key) for key, v in arguments}
+        if call.keywords:
+            return "{" + ", ".join(f'"{name}": {text}' for name, text in texts.items()) + "}"
+        return f"({', '.join(texts.values())}{',' * (len(texts) == 1)})"
+
+    def _name(self, key: int | str) -> str:
+        if isinstance(key, str):
+            return key
+        return self._parameters[key] if key < len(self._parameters) else f"argument {key}"
 
     def accepts(self, shapes: Shapes) -> bool:
         """Whether it was traced for inputs of these shapes, too.
@@ -250,6 +296,40 @@ def _parts(structure: Any) -> list[Any]:
 
 def _of_parts(structure: Any, leaves: Sequence[Any]) -> Any:
     return tf.nest.pack_sequence_as(structure, leaves, expand_composites=True)
+
+
+def _difference(example: Any, structure: Any) -> str:
+    """What TensorFlow says of two structures that differ; empty where they don't."""
+    try:
+        tf.nest.assert_same_structure(example, structure, expand_composites=True)
+    except (ValueError, TypeError) as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
+def _nones(leaves: Sequence[Any]) -> list[bool]:
+    return [leaf is None for leaf in leaves]
+
+
+def _arguments(structure: Any) -> dict[int | str, Any]:
+    """{place or name: argument} of a call's structure, as tf.nest has them."""
+    positional, keywords = structure
+    return {**dict(enumerate(positional)), **dict(sorted(keywords.items()))}
+
+
+def _call(arguments: Mapping[int | str, Any]) -> Call:
+    positional = tuple(value for key, value in arguments.items() if isinstance(key, int))
+    return Call(positional, {key: v for key, v in arguments.items() if isinstance(key, str)})
+
+
+def _is_another_form(example: Any, found: Any) -> bool:
+    """Whether two arguments, of tensors alone, differ by what is None."""
+    leaves, others = _parts(example), _parts(found)
+    if not all(leaf is None or tf.is_tensor(leaf) for leaf in (*leaves, *others)):
+        return False
+    if example is None or found is None:
+        return example is not found
+    return not _difference(example, found) and _nones(leaves) != _nones(others)
 
 
 def _read(structure: Any) -> Any:

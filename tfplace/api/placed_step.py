@@ -32,9 +32,9 @@ class PlacedStep:
     """What `place` returns: call it like the step that it was made of.
 
     It has variables of its own, on the devices that were chosen for them; `sync` writes their
-    values back into the ones that the step was made with. A call with inputs of other shapes
-    places the step for them first, as it was placed and on the same variables, which takes
-    seconds, once for each.
+    values back into the ones that the step was made with. A call with inputs of other shapes, or
+    with None for others, places the step for them first, as it was placed and on the same
+    variables, which takes seconds, once for each.
 
     Attributes:
       report: what the search found, as in report.best and report.verdict_sentence.
@@ -44,7 +44,6 @@ class PlacedStep:
         self.report: Report = placings.report
         self._function, self._placings, self._model = function, placings, model
         self._made_of = () if model is None else made_of(model)
-        self._is_training = placings.first.signature == TRAIN
         with tf.device("/device:CPU:0"):  # a variable, as a tf.function calls without this Python
             # Whether it has run steps that the originals don't know of.
             self._is_ahead = tf.Variable(False, trainable=False, name="is_ahead")
@@ -61,11 +60,11 @@ class PlacedStep:
             require_the_same(self._model, self._made_of, "calling a placed step")
             args, keywords = as_keras_data(args), as_keras_data(keywords)
         call = bound(self._function, args, keywords, "calling a placed step")
-        first = self._placings.first
-        fed = first.fed(call, casts=is_keras)
-        if self._is_training:
+        form = self._placings.form_of(call, casts=is_keras)
+        fed = form.fed(call, casts=is_keras)
+        if form.signature == TRAIN:
             self._is_ahead.assign(True)
-        return self._placings.run(call, fed)
+        return self._placings.run(form, call, fed)
 
     def __repr__(self) -> str:
         first = self._placings.first
@@ -204,7 +203,7 @@ def place(
     if call is not None:
         for size in batch_sizes:
             other = call.of_size(size)
-            placings.of(other, placings.first.fed(other))
+            placings.of(placings.first, other, placings.first.fed(other))
     return PlacedStep(function, placings, model)
 
 

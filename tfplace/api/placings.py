@@ -72,45 +72,75 @@ class Placings:
         self._function, self._flags = function, _on_logical_devices(flags)
         self.first = FlatStep(function, call)
         self.placed_of: dict[int, tuple[Any, Any]] = {}
-        self._of_shapes: dict[Shapes, Placing] = {}
+        self._of_shapes: dict[tuple[FlatStep, Shapes], Placing] = {}
         with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
             given, placed = os.path.join(folder, self.first.name), os.path.join(folder, "placed")
             self.first.save(given)
             fed = self._example(call)
-            with _options(given, self._chosen(placed), fed) as options:
+            with _options(given, self._chosen(self.first, placed), fed) as options:
                 self.report: Report = optimize(options)
             plan = Path(placed, EXTRA_DIRECTORY, "placement.json").read_text(encoding="utf-8")
             self._plan: Mapping[str, str] = json.loads(plan)
             self._all = [self._loaded(self.first, placed)]
 
-    def of(self, call: Call, fed: list[Any]) -> Placing:
+    def form_of(self, call: Call, casts: bool = False) -> FlatStep:
+        """What was traced for a call with the same arguments, placed where there is none.
+
+        An argument that is None at first and a tensor in the call, as Keras' sample_weight, or the
+        other way round, makes another form.
+
+        Args:
+          call, casts: as for `FlatStep.fed`.
+
+        Raises:
+          UsageError, VerificationError: as `of`.
+        """
+        for placing in self._all:
+            if placing.flat.has_form(call):
+                return placing.flat
+        exact, names = self.first.in_another_form(call, casts)
+        if not names:
+            return self.first  # whose `fed` says what is wrong
+        found = f"other arguments that are None than in the example: {', '.join(names)}"
+        if "sample_weight" in names:
+            found += " (of fit's sample_weight or class_weight)"
+        example = self.first.arguments_of(exact)
+        wanted = f"call it as in example_args, or place the step with example_args={example}"
+        return self._again(exact, found, wanted).flat
+
+    def of(self, form: FlatStep, call: Call, fed: list[Any]) -> Placing:
         """The placing for a call, made where there is none for its shapes.
 
         Args:
+          form: as `form_of` has it.
           call: its arguments.
-          fed: its tensors, as `first.fed` has them.
+          fed: its tensors, as `form.fed` has them.
 
         Raises:
           UsageError: the step can't be placed for these shapes, or not within a tf.function.
           VerificationError: placed for them, more than devices differs: a defect.
         """
         shapes = shapes_of(fed)
-        if shapes not in self._of_shapes:
-            fitting = (placing for placing in self._all if placing.flat.accepts(shapes))
-            exact = self.first.with_fed(call, fed)
-            self._of_shapes[shapes] = next(fitting, None) or self._again(exact, shapes)
-        return self._of_shapes[shapes]
+        if (form, shapes) not in self._of_shapes:
+            exact = form.with_fed(call, fed)
+            alike = (placing for placing in self._all if placing.flat.has_form(exact))
+            fitting = next((each for each in alike if each.flat.accepts(shapes)), None)
+            known = _text(form.shapes)
+            found = f"inputs of shapes {_text(shapes)}, where it was placed for {known}"
+            wanted = "call it with inputs of the shapes of example_args"
+            self._of_shapes[form, shapes] = fitting or self._again(exact, found, wanted)
+        return self._of_shapes[form, shapes]
 
-    def run(self, call: Call, fed: list[Any]) -> Any:
+    def run(self, form: FlatStep, call: Call, fed: list[Any]) -> Any:
         """What the step returns, of inputs that its split refuses by the unsplit one.
 
         Args:
-          call, fed: as for `of`.
+          form, call, fed: as for `of`.
 
         Raises:
           UsageError, VerificationError: as `of`.
         """
-        placing = self.of(call, fed)
+        placing = self.of(form, call, fed)
         inputs = {f"input_{number}": tensor for number, tensor in enumerate(fed)}
         try:
             return placing.flat.packed(placing.run(**inputs))
@@ -119,29 +149,35 @@ class Placings:
                 raise
         # What is refused has changed nothing (rewrite/split/refused_batch.py).
         whole = dataclasses.replace(placing, run=placing.whole, whole=None)
-        self._of_shapes[shapes_of(fed)] = whole
+        self._of_shapes[form, shapes_of(fed)] = whole
         return whole.flat.packed(whole.run(**inputs))
 
-    def _again(self, call: Call, shapes: Shapes) -> Placing:
+    def _again(self, call: Call, found: str, wanted: str) -> Placing:
+        """Places it for another call, too.
+
+        Args:
+          call: its arguments.
+          found, wanted: what it has and the step wasn't placed for, and what to do without.
+        """
         if not tf.executing_eagerly():
             raise UsageError(
-                f"calling a placed step within a tf.function: found inputs of shapes "
-                f"{_text(shapes)}, where it was placed for {_text(self.first.shapes)}; wanted "
-                "shapes that are known and that it was placed for: give batch_sizes, or an "
-                "input_signature with None for what varies, when it is placed, or call it outside"
+                f"calling a placed step within a tf.function: found {found}; wanted shapes that "
+                "are known and that it was placed for: give batch_sizes, or an input_signature "
+                f"with None for what varies, when it is placed, or call it outside; or {wanted}"
             )
-        _log.info("%s: placing it for inputs of shapes %s, too", self.first.name, shapes)
+        _log.info("%s: placing it again for %s", self.first.name, found)
         try:
             flat = FlatStep(self._function, call)
             with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
                 placing = self._loaded(flat, self._place_like_first(flat, call, folder))
         except VerificationError:
             raise
-        except (TfplaceError, ValueError, TypeError) as error:
+        except (TfplaceError, AttributeError, ValueError, TypeError) as error:
+            said = str(error).strip().splitlines() or [type(error).__name__]
+            reason = said[-1].strip() if said[0] == "in user code:" else said[0]  # AutoGraph's
             raise UsageError(
-                f"calling a placed step: found inputs of shapes {_text(shapes)}, where it was "
-                f"placed for {_text(self.first.shapes)}, and it can't be placed for them, too: "
-                f"{str(error).splitlines()[0]}; call it with inputs of the shapes of example_args"
+                f"calling a placed step: found {found}, and it can't be placed for them, too: "
+                f"{reason}; {wanted}"
             ) from error
         self._all.append(placing)
         if len(self._all) == MANY_SHAPES:
@@ -164,7 +200,7 @@ class Placings:
         split = self.report.split
         for shards in (*([] if split is None else [int(split["shards"])]), 1):
             placed = os.path.join(folder, f"placed_{shards}")
-            chosen = self._chosen(placed)
+            chosen = self._chosen(flat, placed)
             chosen["shards"] = shards
             if shards == 1:
                 chosen["batch_axis"] = []
@@ -178,13 +214,12 @@ class Placings:
                 _log.info("%s: whole, since %s", flat.name, error)
         return placed
 
-    def _chosen(self, output_dir: str) -> OptimizeFlags:
-        is_training = self.first.signature == TRAIN
+    def _chosen(self, flat: FlatStep, output_dir: str) -> OptimizeFlags:
         return {
             **self._flags,
             "output_dir": output_dir,
-            "signature": self.first.signature,
-            "mode": "train" if is_training else "inference",
+            "signature": flat.signature,
+            "mode": "train" if flat.signature == TRAIN else "inference",
         }
 
     def _example(self, call: Call | None) -> Mapping[str, Any]:

@@ -105,6 +105,22 @@ def same_losses_and_weights(wanted, expected, example, *data, **keywords):
 
 
 @pytest.mark.parametrize("package", [keras, tf_keras])
+@pytest.mark.parametrize("name", ["sample_weight", "class_weight"])
+def test_weights_of_samples_need_no_example(name, package):
+    weights = {"sample_weight": X[:, 0], "class_weight": {0: 1.0, 1: 3.0}}[name]
+    labels = (Y[:, 0] > 1.5).astype(np.int64)
+    both = made(package), made(package)
+    for model in both:
+        model.compile("sgd", "mse", metrics=["mae"], weighted_metrics=["mse"])
+    same_losses_and_weights(*both, (X[:5], labels[:5]), X, labels, batch_size=4, **{name: weights})
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
+def test_weights_of_the_example_may_be_left_out(package):
+    same_losses_and_weights(made(package), made(package), (X[:5], Y[:5], X[:5, 0]), X, Y)
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
 def test_placing_does_not_train_what_keras_does_not_know_of(package):
     class Own(package.Model):  # type: ignore[name-defined]
         def __init__(self):

@@ -164,6 +164,40 @@ def test_shapes_that_the_step_can_not_have_are_told():
         placed(tf.ones((4, 5)))
 
 
+def test_an_argument_may_become_a_tensor_or_none_on_the_same_variables():
+    weight = tf.Variable(tf.ones((3, 1)))
+
+    @tf.function
+    def step(x, pair=(None, None), *, scale=None):
+        one, other = pair
+        loss = tf.reduce_mean(x @ weight)
+        loss *= 1.0 if one is None else tf.reduce_sum(one) * (2.0 if other is None else 3.0)
+        loss *= 1.0 if scale is None else tf.reduce_sum(scale["by"])
+        weight.assign_add(tf.ones_like(weight))
+        return loss
+
+    x, y = tf.ones((4, 3)), tf.ones(2)
+    placed = tfplace.place(step, [x], **QUICK)
+    calls = [((x,), {}), ((x, (y, None)), {}), ((x, (y, y)), {"scale": {"by": y}}), ((x[:3],), {})]
+    calls += [((x[:3], (tf.ones(5), None)), {}), ((x, (None, None)), {"scale": {"by": tf.ones(3)}})]
+    for count, factor in enumerate((1.0, 4.0, 12.0, 1.0, 10.0, 3.0), 1):
+        args, keywords = calls[count - 1]
+        assert float(placed(*args, **keywords)) == pytest.approx(3 * count * factor)
+    assert len(placed.variables) == 1
+    assert float(tf.function(placed)(x, (y, None))) == pytest.approx(3 * 7 * 4.0)
+    with pytest.raises(tfplace.TfplaceError, match=r'scale: found 2.0 .*"scale": scale}'):
+        placed(x, scale=2.0)
+
+
+def test_an_argument_that_the_step_can_not_do_without_is_told():
+    placed = tfplace.place(lambda x, y, z=None: x + y.shape[0], [tf.ones(4)] * 2, **QUICK)
+    said = r"example: y, .*no attribute 'shape'; .*example_args=\(x, None, None\)"
+    with pytest.raises(tfplace.TfplaceError, match=said):
+        placed(tf.ones(4), None)
+    with pytest.raises(tfplace.TfplaceError, match=r"a tf\.function.*z;.*example_args=\(x, y, z\)"):
+        tf.function(placed)(tf.ones(4), tf.ones(4), tf.ones(4))
+
+
 def test_what_is_placed_again_is_proven_by_structure(monkeypatch):
     def emit_another(source, devices, made, extra_files):
         emit(source, devices, made, extra_files)
