@@ -42,13 +42,14 @@ def ids(*shape, dtype="int32"):
     return spec(*shape, dtype=dtype)
 
 
-def fit(folder, keras_model, *batch):
+def fit(folder, keras_model, *batch, callbacks=()):
     """Saves the step that `fit` takes of a compiled model.
 
     Args:
       folder: to write to.
       keras_model: compiled.
       batch: specs of x, y and weights, as nested as `fit` would have them.
+      callbacks: that `fit` needs.
     """
     import tensorflow as tf
 
@@ -56,7 +57,8 @@ def fit(folder, keras_model, *batch):
         return values if len(values) > 1 else values[0]
 
     # Makes whatever is made late.
-    keras_model.fit(tf.data.Dataset.from_tensors(as_given(_sample(batch))), verbose=0)
+    once = tf.data.Dataset.from_tensors(as_given(_sample(batch)))
+    keras_model.fit(once, verbose=0, callbacks=list(callbacks))
     step(folder, lambda *values: keras_model.train_step(as_given(values)), *batch)
 
 

@@ -167,8 +167,9 @@ def _optimized_convolutions():
     return k.Sequential(
         [
             k.Input((16, 16, 3)),
-            k.layers.Conv2D(8, 3, activation="relu"),
+            k.layers.Conv2D(8, 3),
             k.layers.BatchNormalization(),
+            k.layers.ReLU(),
             k.layers.MaxPool2D(),
             k.layers.Flatten(),
             k.layers.Dense(3),
@@ -181,7 +182,8 @@ def pruned(folder):
     import tensorflow_model_optimization as tfmot
 
     made = tfmot.sparsity.keras.prune_low_magnitude(_optimized_convolutions())
-    fit(folder, _compiled(made), spec(None, 16, 16, 3), ids(None))
+    callbacks = [tfmot.sparsity.keras.UpdatePruningStep()]
+    fit(folder, _compiled(made), spec(None, 16, 16, 3), ids(None), callbacks=callbacks)
 
 
 @model("optimization")

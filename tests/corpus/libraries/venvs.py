@@ -13,11 +13,17 @@ REQUIREMENTS = {
         "transformers==4.57.1", "tokenizers==0.22.1", "huggingface_hub<1", "safetensors", "regex",
         "pyyaml", "filelock", "fsspec", "tqdm", "packaging", *_HTTP,
     ],
-    "keras_hub": ["keras-hub", "regex", "kagglehub", "tqdm", "pyyaml", "packaging", *_HTTP],
+    "keras_hub": [
+        "keras-hub", "regex", "kagglehub", "kagglesdk", "tqdm", "pyyaml", "packaging",
+        "python-dateutil", "tensorflow-text", *_HTTP,
+    ],
     "models": [
         "tf-models-official", "tensorflow-model-optimization", "gin-config", "dm-tree", "pyyaml",
         "attrs", "pandas", "python-dateutil", "pytz", "tensorflow-hub", "sentencepiece", "pillow",
         "psutil", "immutabledict", "tqdm", "opencv-python-headless", "matplotlib",
+        "tensorflow-datasets", "tensorflow-metadata", "dill", "promise", "toml", "simple-parsing",
+        "docstring-parser", "etils", "importlib-resources", "zipp", "fsspec", "array-record",
+        "pyarrow", *_HTTP,
     ],
     "recommenders": ["tensorflow-recommenders"],
     "kecam": ["keras-cv-attention-models", "ftfy", "regex", "tqdm", "pillow", "wcwidth"],
@@ -29,7 +35,7 @@ REQUIREMENTS = {
     "larq": ["larq", "terminaltables"],
     "spektral": [
         "spektral", "networkx", "lxml", "joblib", "pandas", "python-dateutil", "pytz", "tqdm",
-        "scikit-learn", "threadpoolctl", *_HTTP,
+        "scikit-learn", "threadpoolctl", "cloudpickle", *_HTTP,
     ],
     "probability": _PROBABILITY,
     "agents": ["tf-agents", "gin-config", "gym", "gym-notices", "pillow", "pygame", *_PROBABILITY],
