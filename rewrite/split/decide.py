@@ -30,7 +30,7 @@ from rewrite.split.rules.lists import (
 from rewrite.split.rules.segments import SEGMENTS
 from rewrite.split.rules.special import TENSORFLOW_1
 from rewrite.split.rules.table import RULES, Rule
-from rewrite.split.states import WHOLE, Listed, Optioned, Place, Sharded, State, can_be_cut
+from rewrite.split.states import SUM, WHOLE, Listed, Optioned, Place, Sharded, State, can_be_cut
 
 LEFT_WHOLE = "its weights would take longer to send than what it reads and makes of the batch"
 """Why an op is whole that was asked to be, though it could be split."""
@@ -130,7 +130,7 @@ def decide(
             break
     properties, values = facts.properties, facts.values
     asked = parts_on_demand(
-        flat, properties, answers, lambda node: _view(facts, batch, states, node)
+        flat, properties, answers, lambda node: _view(facts, batch, states, node, is_joined=True)
     )
     answers.update(asked)
     states.update({f"{name}:0": answer.outputs[0] for name, answer in asked.items()})
@@ -193,7 +193,7 @@ class _Analysis:
         for node in facts.flat.graph_def.node:
             require_time()
             facts.complete(node)
-            view = _view(facts, self.batch, states, node)
+            view = _view(facts, self.batch, states, node, is_joined=not scope)
             answer = self._answer(facts, view, scope)
             is_split = isinstance(answer, Split) and not scope
             if is_split and would_be_misread(node, facts.flat.nodes, answers, states):
@@ -314,14 +314,22 @@ def _state(view: OpView, answer: Answer, index: int) -> State:
     return WHOLE
 
 
-def _view(facts: Facts, batch: int, states: Mapping[str, State], node: Any) -> OpView:
+def _view(
+    facts: Facts, batch: int, states: Mapping[str, State], node: Any, is_joined: bool
+) -> OpView:
+    """What is shown of an op; `is_joined`: what is in parts can be joined before it."""
     inputs = []
     for name in data_inputs(node):
         tensor = tensor_of(name)
+        # An input that comes later closes a loop, which is a unit.
+        state = states.get(tensor, WHOLE)
+        # Terms that are scaled or cast before they are added don't overflow where their sum does,
+        # and a step that scales its loss leaves an update out where a gradient overflows.
+        if is_joined and state == SUM and facts.dtype(tensor) == "float16":
+            state = WHOLE
         inputs.append(
             InputView(
-                # An input that comes later closes a loop, which is a unit.
-                states.get(tensor, WHOLE),
+                state,
                 facts.shape(tensor),
                 facts.dtype(tensor),
                 facts.value(tensor),

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 
 from rewrite.split.factors import Factors, split_by_factors
-from rewrite.split.op_view import Answer, OpView, StayWhole
+from rewrite.split.op_view import Answer, OpView, Split, StayWhole
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
 
 UNKNOWN_AXES = StayWhole("the axes that it works along are not known before the run")
@@ -37,10 +37,13 @@ def reduction(view: OpView, combine: str, is_mean: bool = False) -> Answer:
     else:
         out = [label for axis, label in enumerate(labels) if axis not in reduced]
     combined = {labels[axis]: combine for axis in reduced}
-    return split_by_factors(
+    answer = split_by_factors(
         view,
         Factors([labels, None], [out], combined, adds_up=combine == "sum", is_mean=is_mean),
     )
+    if dtype == "float16" and isinstance(answer, Split) and answer.is_mean:
+        return StayWhole("its sum may be too large for float16, and those of parts not")
+    return answer
 
 
 sum_ = functools.partial(reduction, combine="sum")

@@ -6,12 +6,13 @@ to compute the same for even and uneven parts, and the op has to be split where 
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from rewrite.split.states import Sharded
 from tests.rewrite.split.run_rule import BATCH, check_case, floats, ints
-from tests.rewrite.split.run_step import flat_graph, split_step
+from tests.rewrite.split.run_step import flat_graph, run, split_step
 
 v1 = tf.compat.v1
 raw = tf.raw_ops
@@ -244,3 +245,26 @@ def test_attributes_that_a_saved_model_leaves_out_have_their_defaults():
     decisions, _ = split_step(flat, BATCH, 2, {"x0:0": 0})
     assert flat.graph_def.SerializeToString(deterministic=True) == before
     assert decisions.state_of_tensor["hot:0"] == Sharded(0)
+
+
+NARROW = {
+    "a mean": lambda x: tf.reduce_mean(x),
+    "a sum that is divided": lambda x: tf.reduce_sum(x) / 8,
+    "a sum that is cast": lambda x: tf.cast(tf.reduce_sum(x, 0), tf.float32) / 8,
+    "a product that is cast": lambda x: tf.cast(
+        tf.matmul(x, x * 0 + 1, transpose_a=True), "float32"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NARROW)
+def test_what_overflows_in_float16_overflows_in_parts(what):
+    """A step that scales its loss decides by that whether it updates anything."""
+    x = np.full((BATCH, 2), 20000, np.float16)
+    with tf.Graph().as_default() as graph:
+        result = NARROW[what](v1.placeholder(tf.float16, x.shape, "x"))
+    flat = flat_graph(graph, {"x:0": x}, [result.name])
+    whole, _ = run(flat.graph_def, flat.fetches, {"x:0": x})
+    _, split = split_step(flat, BATCH, 3, {"x:0": 0})
+    parts, _ = run(split.graph_def, split.fetches, {"x:0": x})
+    assert np.all(np.isinf(whole[0])) and np.all(np.isinf(parts[0]))
