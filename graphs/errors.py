@@ -25,6 +25,10 @@ class UsageError(TfplaceError):
     exit_status = 1
 
 
+class NothingToSplitError(UsageError):
+    """No input of a step has a batch, or no op works on parts of it."""
+
+
 class BadInputError(TfplaceError):
     """Base of all that is wrong with files and folders; never raised itself."""
 

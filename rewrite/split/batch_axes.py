@@ -12,6 +12,8 @@ from graphs.names import data_inputs, op_of, with_index
 from graphs.source_model import TensorSpec
 
 NO_AXIS = -1
+MOST_READINGS = 4
+"""Of so many sizes, the largest, that few inputs have is seen what they split."""
 
 
 def read_batch_axes(texts: Sequence[str]) -> dict[str, int]:
@@ -45,8 +47,9 @@ def candidates(
 
     An axis of any size is more likely the batch than one of a fixed size, and a first one of any
     size is it for certain; the first axis is more likely than a later one, and a size that most
-    inputs share than another; of equally likely sizes that of larger inputs. Two whole numbers are
-    a seed, no batch, unless there is nothing else.
+    inputs share than another; of equally likely sizes that of larger inputs. A first axis may be
+    the batch of few inputs, a later one that fewer inputs have is none, nor is one behind a batch
+    of 1. Two whole numbers are a seed, no batch, unless there is nothing else.
 
     Args:
       feeds: what is fed, with complete shapes.
@@ -58,8 +61,9 @@ def candidates(
     seeds = [spec for spec in feeds if _is_seed(spec, open_axes, told)]
     for spec in [spec for spec in feeds if spec not in seeds] or feeds:
         shape = spec.shape or ()
-        axes = [told[spec.tensor]] if spec.tensor in told else range(min(len(shape), 2))
-        for axis in axes:
+        is_one = shape[:1] == (1,) and 0 not in open_axes.get(spec.tensor, ())
+        few = range(1 if is_one else min(len(shape), 2))
+        for axis in [told[spec.tensor]] if spec.tensor in told else few:
             if axis != NO_AXIS and shape[axis] > 1:
                 is_open = axis in open_axes.get(spec.tensor, ())
                 sizes[shape[axis]] += 4 * is_open + 2 * (axis == 0) + 16 * (spec.tensor in told)
@@ -79,8 +83,9 @@ def candidates(
             found.append((size, axis_of_feed))
     if not any(axis != NO_AXIS for axis in told.values()):
         found = _of_any_size(found, open_axes)
-    # A size that fewer inputs have than the likeliest one is no batch of this step.
-    return [each for each in found if len(each[1]) >= len(found[0][1])]
+    firsts = {s.shape[0] for s in feeds if s.shape and s not in seeds and s.tensor not in told}
+    seen = sorted(firsts)[-MOST_READINGS:]
+    return [each for each in found if len(each[1]) >= len(found[0][1]) or each[0] in seen]
 
 
 def _is_seed(

@@ -9,7 +9,7 @@ from typing import Any
 from graphs import op_types
 from graphs.building.flatten import flatten
 from graphs.building.shapes import TensorProperties, infer_known
-from graphs.errors import UsageError
+from graphs.errors import NothingToSplitError, UsageError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.loading.feed_shapes import names_of_inputs
@@ -27,7 +27,7 @@ from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.merge_reads import gathers_of_reads, merge_reads
 from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_case import operations_of
-from rewrite.split.op_view import Split
+from rewrite.split.op_view import Answer, Split
 from rewrite.split.refused_batch import asked_of_feeds
 from rewrite.split.split_graph import with_outputs
 from rewrite.split.state_order import with_state_order
@@ -273,13 +273,17 @@ class _Readings:
         Raises:
           UsageError: there is none.
         """
-        if not self._axes or self._axes[0][0] < num_shards:
-            raise self._too_small(num_shards)
         possible = [i for i, (batch, _) in enumerate(self._axes) if batch >= num_shards]
+        if not possible:
+            raise self._too_small(num_shards)
         best = possible[0]
         if len(possible) > 1:  # whatever is left whole: the axis is the step's
             best = max(possible, key=lambda i: _work_split(self._at(i, frozenset())))
-        return self._at(best, left_whole)
+        flat, decisions = self._at(best, left_whole)
+        answers = decisions.answer_of_op.values()
+        if not decisions.num_left_whole and not any(_has_copies(answer) for answer in answers):
+            raise self._nothing(num_shards, decisions)
+        return flat, decisions
 
     def _at(self, number: int, left_whole: frozenset[str]) -> _Decided:
         if (number, left_whole) not in self._decided:
@@ -305,11 +309,23 @@ class _Readings:
         entries = f"a batch of {axes[0][0]} entries" if axes else "no batch of so many entries"
         sizes = ", ".join(f"{op_of(s.tensor)} {list(s.shape or ())}" for s in feeds)
         larger = "a larger --batch_size, " if self._open_axes else ""
-        return UsageError(
+        return (UsageError if axes else NothingToSplitError)(
             f"splitting the step into {num_shards} parts: found {entries}; the inputs are "
             f"{sizes or 'none'}; wanted --shards of at most the batch, {larger}or --batch_axis "
             "NAME=AXIS"
         )
+
+    def _nothing(self, num_shards: int, decisions: Decisions) -> UsageError:
+        axes = decisions.axis_of_feed.items()
+        batch = ", ".join(f"axis {axis} of {op_of(feed)}" for feed, axis in axes)
+        return NothingToSplitError(
+            f"splitting the step into {num_shards} parts along {batch}: found no op that can work "
+            "on parts of it; wanted --shards=1, or --batch_axis NAME=AXIS"
+        )
+
+
+def _has_copies(answer: Answer) -> bool:
+    return isinstance(answer, Split) and not answer.is_repeated
 
 
 def _work_split(decided: _Decided) -> float:
@@ -321,7 +337,7 @@ def _work_split(decided: _Decided) -> float:
     properties, work = decisions.properties, 0.0
     for node in flat.graph_def.node:
         answer = decisions.answer_of_op[node.name]
-        if isinstance(answer, Split) and not answer.is_repeated:
+        if _has_copies(answer):
             read = [properties.shape(name) for name in data_inputs(node)]
             work += operations_of(node.op, read, properties.shape_of[node.name])
     return work

@@ -15,10 +15,8 @@ from tfplace.commands.command_table import run_command
 from tfplace.commands.from_flags import optimize_options, problem_options
 from tfplace.commands.simulate import predicted
 from tfplace.optimizing import optimize as optimize_with
-from tfplace.preparing.prepare import prepare
 from tfplace.progress import Progress
-from tfplace.report.inspection import Inspection
-from tfplace.report.inspection import inspect as inspect_prepared
+from tfplace.report.inspection import Inspection, inspect_model
 from tfplace.report.report import Report
 from tfplace.simulation.prediction import Prediction
 
@@ -85,7 +83,7 @@ def inspect(model: Path, **flags: Unpack[ModelFlags]) -> Inspection:
     ('train', True)
     """
     with flag_values("inspect", [os.fspath(model)], flags) as values:
-        return inspect_prepared(prepare(problem_options(os.fspath(model), values), trace=False))
+        return inspect_model(problem_options(os.fspath(model), values))
 
 
 def cluster(name: str) -> Cluster:

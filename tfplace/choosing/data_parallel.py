@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from graphs.errors import TfplaceError
+from graphs.errors import NothingToSplitError, TfplaceError
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.table import one_shot
@@ -73,7 +73,7 @@ def data_parallel_baseline(
     seconds: float = math.inf,
     corrected: Callable[[Problem], Problem] = lambda problem: problem,
 ) -> DataParallel | None:
-    """What a training step would take; None for inference, or where one device computes.
+    """What a training step would take; None for inference, one device, or where nothing is split.
 
     Args:
       prepared: the problem that is searched, split or not.
@@ -95,6 +95,8 @@ def data_parallel_baseline(
             is_timed = searched.costs.source != "analytic"
             prepared = prepare(split, is_timed, trace_seconds=limit, earlier=prepared)
             problem = _on_the_same_devices(corrected(prepared.problem), searched)
+        except NothingToSplitError:
+            return None
         except TfplaceError as error:
             return DataParallel(None, False, str(error), {}, num_shards)
         if prepared.costs.source == "analytic" != searched.costs.source:

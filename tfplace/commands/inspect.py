@@ -12,10 +12,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Prints what is in the model."""
     begin(arguments[0], values)
 
-    from tfplace.preparing.prepare import prepare
-    from tfplace.report.inspection import inspect, print_inspection
+    from tfplace.report.inspection import inspect_model, print_inspection
 
-    inspection = inspect(prepare(problem_options(arguments[0], values), trace=False))
+    inspection = inspect_model(problem_options(arguments[0], values))
     if out := text_output(values, inspection):
         print_inspection(inspection, out)
     return 0

@@ -10,7 +10,9 @@ import numpy as np
 from rich.console import Console
 
 from graphs.counted import counted
-from tfplace.preparing.prepare import PreparedModel
+from graphs.errors import NothingToSplitError
+from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.report.split_facts import split_facts_with_work, split_sentences
 from tfplace.report.text import print_facts, table
 from tfplace.units_text import bytes_text, count_text, seconds_text
@@ -67,6 +69,7 @@ class Inspection:
       cluster: the name of the one that the costs are for.
       split: how --shards splits the step, with the share of its floating-point work that is
         split; None where it is whole.
+      not_split: why --shards can split nothing of the step.
     """
 
     path: str
@@ -94,6 +97,16 @@ class Inspection:
     without_gpu_kernel: Mapping[str, int]
     cluster: str
     split: Mapping[str, Any] | None
+    not_split: str = ""
+
+
+def inspect_model(options: ProblemOptions) -> Inspection:
+    """What is in a model; in the whole step, and why, where nothing of it can be split."""
+    try:
+        return inspect(prepare(options, trace=False))
+    except NothingToSplitError as error:
+        whole = prepare(dataclasses.replace(options, num_shards=1), trace=False)
+        return dataclasses.replace(inspect(whole), not_split=str(error))
 
 
 def inspect(prepared: PreparedModel) -> Inspection:
@@ -206,6 +219,8 @@ def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
         yield "CPU only", _counts(model.without_gpu_kernel)
     if model.split is not None:
         yield from split_sentences(model.split)
+    if model.not_split:
+        yield "split", model.not_split
     for name, sentences in (("unit", model.units), ("opened", model.opened)):
         for op, what in itertools.islice(sentences.items(), MAX_ROWS):
             yield name, f"{op}: {what}"

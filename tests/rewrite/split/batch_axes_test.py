@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graphs.errors import UsageError
+from graphs.errors import NothingToSplitError, UsageError
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.source_model import TensorSpec
@@ -55,6 +55,21 @@ def test_a_first_axis_of_any_size_is_the_batch_and_none_of_a_fixed_size():
 def test_of_equally_likely_sizes_that_of_larger_inputs_is_the_batch():
     feeds = [TensorSpec("seed:0", "int32", (2,)), TensorSpec("x:0", "float32", (7, 5))]
     assert candidates(feeds, {}, {})[0] == (7, {"x:0": 0})
+
+
+def test_a_first_axis_of_few_inputs_may_be_the_batch_and_a_later_one_is_none():
+    points = [TensorSpec(f"{name}:0", "float32", (9, 1)) for name in "xt"]
+    boundary = [TensorSpec(f"{name}:0", "float32", (3, 1)) for name in "abc"]
+    assert [size for size, _ in candidates([*points, *boundary], {}, {})] == [3, 9]
+    labels = [TensorSpec("x:0", "float32", (4, 8)), TensorSpec("y:0", "int64", (4,))]
+    assert candidates(labels, {}, {}) == [(4, {"x:0": 0, "y:0": 0})]
+
+
+def test_what_lies_behind_a_batch_of_one_is_no_batch():
+    picture = [TensorSpec("x:0", "float32", (1, 8, 8, 3))]
+    assert candidates(picture, {}, {}) == []
+    assert candidates(picture, {}, {"x:0": 1}) == [(8, {"x:0": 1})]
+    assert candidates(picture, {"x:0": [1]}, {}) == []
 
 
 def test_two_seeds_are_no_batch_of_two():
@@ -149,3 +164,29 @@ def test_of_two_axes_that_along_which_more_work_is_split(tmp_path):
     tf.saved_model.save(module, str(tmp_path), signatures={"train_step": step})
     split = StepToSplit(load(str(tmp_path), LoadOptions())).split(2)
     assert split.decisions.batch == 7
+
+
+def saved_step(folder, step, *shapes):
+    """A model with this step of inputs of these shapes, a, b, ..., as tfplace takes it to split."""
+    specs = [tf.TensorSpec(shape, name=name) for name, shape in zip("abcdef", shapes, strict=False)]
+    step = tf.function(step, input_signature=specs)
+    tf.saved_model.save(tf.Module(), str(folder), signatures={"train_step": step})
+    return StepToSplit(load(str(folder), LoadOptions()))
+
+
+def test_of_two_batches_that_of_which_more_work_is_split(tmp_path):
+    def step(points, edge, wanted):
+        weights = tf.constant([[1.0, 2.0]])
+        at_edge = tf.reduce_mean(tf.square(edge @ weights - wanted))
+        return {"loss": at_edge + tf.reduce_mean(tf.tanh(points @ weights))}
+
+    model = saved_step(tmp_path, step, (64, 1), (6, 1), (6, 2))
+    split = model.split(2).decisions
+    assert split.batch == 64 and len(split.axis_of_feed) == 1
+    assert model.split(8).decisions.batch == 64  # more shards than the other one has entries
+
+
+def test_a_step_of_which_nothing_works_on_parts_is_not_split(tmp_path):
+    model = saved_step(tmp_path, lambda x: {"y": tf.sort(tf.cumsum(x))}, (6,))
+    with pytest.raises(NothingToSplitError, match="along axis 0 of train_step_a: found no op that"):
+        model.split(3)

@@ -15,7 +15,6 @@ from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.refused_batch import have_effects_wait
-from rewrite.split.summary import summary_of
 from tests.rewrite.split.run_step import split_model
 from tests.rewrite.split.split_model_test import _emitted, _saved
 from tests.rewrite.split.tensorflow_1_test import tensorflow_1_loops
@@ -425,19 +424,3 @@ def test_a_checkpoint_of_the_original_is_read(emitted, tmp_path):
             np.testing.assert_array_equal(session.run(read), weight)
     keys = dict(tf.train.list_variables(f"{emitted}/variables/variables"))
     assert keys == {"weight": [FEATURES, 4]}  # and so the original reads what the split one saves
-
-
-def test_a_step_of_which_nothing_can_be_split_stays_as_it_is(tmp_path):
-    with tf.Graph().as_default() as graph:
-        x = v1.placeholder(tf.float32, (4,), "x")
-        weight = v1.get_variable("weight", (4,), use_resource=True)
-        value = tf.sort(tf.cumsum(x))
-        tf.raw_ops.AssignSubVariableOp(resource=weight.handle, value=value, name="train")
-    (tmp_path / "model.pb").write_bytes(graph.as_graph_def().SerializeToString())
-    options = LoadOptions(fetch=("train",))
-    split = split_model(load(str(tmp_path / "model.pb"), options), 2)
-    summary = summary_of(split.flat, split.decisions, split.step)
-    assert summary.sharded_ops == summary.sums == summary.joins == 0
-    assert [each.reason for each in summary.whole_because if each.reason]
-    proof = prove_split(split.flat, split.decisions, split.step, 2, ProofLimits(run_seconds=0.0))
-    assert not proof.differing and proof.ops.distinct_ops == 0

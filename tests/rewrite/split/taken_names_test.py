@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from graphs.errors import NothingToSplitError
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.saved_model_file import read_signatures
@@ -145,14 +146,18 @@ def test_ops_that_are_fetched_beside_what_they_make(tmp_path):
     prove_written(split.source, split.step, split.outputs)
 
 
-def test_a_split_model_is_split_again(tmp_path):
+def test_the_unsplit_step_of_a_split_model_is_split_again(tmp_path):
     given = _saved(tmp_path / "given", None)
     _, once = _emitted(given, tmp_path / "once", 2)
-    split, twice = _emitted(once, tmp_path / "twice", 2)
+    with pytest.raises(NothingToSplitError):  # its parts have batches of their own
+        split_model(load(once, LoadOptions()), 2)
+    options = LoadOptions(signature="train_step_whole")
+    split, twice = _emitted(once, tmp_path / "twice", 3, options)
     signatures = read_signatures(sniff(twice).proto.meta_graphs[0])
-    assert sorted(signatures) == ["train_step", "train_step_whole", "train_step_whole_"]
+    names = ["train_step", "train_step_whole", "train_step_whole_whole"]
+    assert sorted(signatures) == names
     one, other = tf.saved_model.load(given), tf.saved_model.load(twice)
-    for name in ("train_step", "train_step_whole", "train_step_whole_"):
+    for name in names:
         x, y = _fed(7)
         wanted = one.signatures["train_step"](x=x, y=y)
         found = other.signatures[name](x=x, y=y)
@@ -160,4 +165,18 @@ def test_a_split_model_is_split_again(tmp_path):
             np.testing.assert_allclose(found[key], value, rtol=1e-5, atol=1e-5, err_msg=key)
     advice = [s for n in split.step.graph_def.node if n.op == "Const"
               for s in n.attr["value"].tensor.string_val]  # fmt: skip
-    assert any(b"signature train_step_whole_;" in each for each in advice)
+    assert any(b"signature train_step_whole_whole;" in each for each in advice)
+
+
+def test_a_signature_of_the_name_that_the_unsplit_step_gets(tmp_path):
+    module = tf.Module()
+    module.w = tf.Variable(tf.ones((4, 2)))
+    step = tf.function(
+        lambda x: {"loss": tf.reduce_mean(tf.tanh(x @ module.w))},
+        input_signature=[tf.TensorSpec([None, 4])],
+    )
+    both = {"train_step": step, "train_step_whole": step}
+    tf.saved_model.save(module, str(tmp_path / "given"), signatures=both)
+    _, split = _emitted(str(tmp_path / "given"), tmp_path / "split", 2)
+    signatures = read_signatures(sniff(split).proto.meta_graphs[0])
+    assert sorted(signatures) == ["train_step", "train_step_whole", "train_step_whole_"]

@@ -47,4 +47,5 @@ def test_everything_is_counted(weight):
         "without_gpu_kernel": {},
         "cluster": "k80x2",
         "split": None,
+        "not_split": "",
     }
