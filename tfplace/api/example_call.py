@@ -56,6 +56,36 @@ class Call:
         return Call(*tf.nest.pack_sequence_as(self.structure, cut))
 
 
+def open_batch(call: Call) -> Call:
+    """What a call's tensors are, but for the size of its batch: the commonest first axis."""
+    leading = [
+        int(np.shape(leaf)[0]) for leaf in tf.nest.flatten(call.structure) if _has_rows(leaf)
+    ]
+    batch = collections.Counter(leading).most_common(1)[0][0] if leading else None
+
+    def opened(leaf: Any) -> Any:
+        spec = tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else leaf
+        is_batch = _has_rows(leaf) and np.shape(leaf)[0] == batch
+        return spec._unbatch()._batch(None) if is_batch else spec
+
+    return Call(*tf.nest.map_structure(opened, call.structure))
+
+
+def open_where_unlike(specs: Call, call: Call) -> Call:
+    """What both are: specs, and a call's tensors, which may be of other shapes.
+
+    As TensorFlow relaxes what a function was traced for.
+    """
+
+    def common(spec: Any, leaf: Any) -> Any:
+        if not isinstance(spec, tf.TypeSpec):
+            return leaf
+        found = tf.type_spec_from_value(leaf)
+        return spec.most_specific_common_supertype([found]) or found
+
+    return Call(*tf.nest.map_structure(common, specs.structure, call.structure))
+
+
 def example_call(function: Callable[..., Any], example_args: Any) -> Call:
     """What `example_args` means for a function.
 

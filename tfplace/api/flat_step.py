@@ -28,23 +28,26 @@ class FlatStep:
 
     Attributes:
       name: the step's name.
+      specs: what it was traced for, where this is more than an example's shapes.
       variables: the variables that it captures.
       resources: the tables and summary writers that it captures.
       signature: TRAIN if it updates variables, else INFER.
       shapes: of its inputs; a dimension may be unknown.
     """
 
-    def __init__(self, function: Any, call: Call | None) -> None:
+    def __init__(self, function: Any, call: Call | None, specs: Call | None = None) -> None:
         """Traces it.
 
         Args:
           function: a tf.function.
           call: example arguments; None where its input signature says all.
+          specs: what to trace it for, where this is more than the example's shapes.
 
         Raises:
           UsageError: an argument is no tensor and nothing that can be baked in.
         """
-        wanted = Call() if call is None else call
+        self.specs = specs
+        wanted = specs or call or Call()
         self._concrete = function.get_concrete_function(*wanted.positional, **wanted.keywords)
         traced = self._concrete.structured_input_signature
         self._structure = traced if call is None else call.structure

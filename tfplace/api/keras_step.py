@@ -54,6 +54,12 @@ def keras_step(model: Any, example_args: Any) -> Callable[..., Any]:
     return train_step
 
 
+def takes_any_batch(model: Any) -> bool:
+    """Whether no input of the model says how many entries a batch has."""
+    inputs = tf.nest.flatten(getattr(model, "inputs", None))
+    return all(getattr(each, "shape", (None,))[:1] in ((), (None,)) for each in inputs)
+
+
 def as_keras_data(arguments: Any) -> Any:
     """Arguments as model.fit gives them to a step: its lists are tuples."""
     if isinstance(arguments, list | tuple) and not hasattr(arguments, "_fields"):

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import logging
 import os
@@ -23,7 +24,7 @@ from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.output_dir import atomic_directory
 from rewrite.written_signature import whole_signature
 from tfplace.algorithms.placers.legal import legal, working_devices
-from tfplace.api.example_call import Call
+from tfplace.api.example_call import Call, open_batch, open_where_unlike
 from tfplace.api.flags import OptimizeFlags, flag_values
 from tfplace.api.flat_step import TRAIN, FlatStep, Shapes, shapes_of
 from tfplace.api.load import load
@@ -67,10 +68,23 @@ class Placings:
       placed_of: {id of an original variable: (the original, the placed one)}.
     """
 
-    def __init__(self, function: Any, call: Call | None, flags: OptimizeFlags) -> None:
+    def __init__(
+        self, function: Any, call: Call | None, flags: OptimizeFlags, is_open: bool = False
+    ) -> None:
+        """Places it.
+
+        Args:
+          function: a tf.function.
+          call: example arguments; None where its input signature says all.
+          flags: those of `optimize`.
+          is_open: whether it is traced for any size of the example's batch, and for any size of
+            what differs in a later call, as Keras does; where it can't be traced so, as here.
+        """
         _require_own_devices(flags.get("cluster", "local"))
         self._function, self._flags = function, _on_logical_devices(flags)
-        self.first = FlatStep(function, call)
+        self._is_open = is_open
+        self._all: list[Placing] = []
+        self.first = self._traced(call)
         self.placed_of: dict[int, tuple[Any, Any]] = {}
         self._of_shapes: dict[tuple[FlatStep, Shapes], Placing] = {}
         with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
@@ -81,7 +95,7 @@ class Placings:
                 self.report: Report = optimize(options)
             plan = Path(placed, EXTRA_DIRECTORY, "placement.json").read_text(encoding="utf-8")
             self._plan: Mapping[str, str] = json.loads(plan)
-            self._all = [self._loaded(self.first, placed)]
+            self._all.append(self._loaded(self.first, placed))
 
     def form_of(self, call: Call, casts: bool = False) -> FlatStep:
         """What was traced for a call with the same arguments, placed where there is none.
@@ -167,7 +181,7 @@ class Placings:
             )
         _log.info("%s: placing it again for %s", self.first.name, found)
         try:
-            flat = FlatStep(self._function, call)
+            flat = self._traced(call)
             with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
                 placing = self._loaded(flat, self._place_like_first(flat, call, folder))
         except VerificationError:
@@ -188,6 +202,23 @@ class Placings:
                 MANY_SHAPES,
             )
         return placing
+
+    def _traced(self, call: Call | None) -> FlatStep:
+        """The step for a call, open where it may be."""
+        if call is None or not self._is_open:
+            return FlatStep(self._function, call)
+        alike = (each.flat for each in reversed(self._all) if each.flat.has_form(call))
+        known = next(alike, None)
+        specs = known and known.specs and open_where_unlike(known.specs, call)
+        raised: list[Exception] = []
+        attempt = tf.function(_attempt(self._function.python_function, raised))
+        flat = FlatStep(attempt, call, specs or open_batch(call))
+        if not raised:
+            return flat
+        said = str(raised[0]).strip().splitlines() or [type(raised[0]).__name__]
+        _log.info("%s: traced for each size of a batch, as for any: %s", flat.name, said[-1])
+        self._is_open = False
+        return FlatStep(self._function, call)
 
     def _place_like_first(self, flat: FlatStep, call: Call, folder: str) -> str:
         """Places a step as the first one; returns where.
@@ -264,6 +295,20 @@ def _options(
         options = optimize_options(model, values)
         problem = dataclasses.replace(options.problem, fed=fed or None)
         yield dataclasses.replace(options, problem=problem)
+
+
+def _attempt(function: Any, raised: list[Exception]) -> Any:
+    """The function, whose errors are kept, as variables that it has made are initialized then."""
+
+    @functools.wraps(function)
+    def attempt(*args: Any, **keywords: Any) -> Any:
+        try:
+            return function(*args, **keywords)
+        except Exception as error:  # whatever a model's Python raises
+            raised.append(error)
+            return None
+
+    return attempt
 
 
 def _on_logical_devices(flags: OptimizeFlags) -> OptimizeFlags:

@@ -268,6 +268,79 @@ def test_several_inputs_and_targets_may_be_lists(package):
     same_losses_and_weights(two(), two(), example, [X, X + 1.0], [Y, -Y])
 
 
+def never(*_):
+    raise AssertionError("placed again")
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
+def test_one_placing_is_for_batches_of_any_size_with_losses_of_each_output(package, monkeypatch):
+    def two_headed():
+        package.utils.set_random_seed(1)
+        x = package.layers.Input((3,), name="x")
+        outputs = {name: package.layers.Dense(1, name=name)(x) for name in "ab"}
+        model = package.Model({"x": x}, outputs)
+        losses = {"a": "mse", "b": "mae"}
+        model.compile("sgd", losses, metrics=losses, loss_weights={"a": 1.0, "b": 0.5},
+                      weighted_metrics={"b": "mse"}, steps_per_execution=2)  # fmt: skip
+        return model
+
+    wanted, expected = two_headed(), two_headed()
+    data, weights = ({"x": X}, {"a": Y, "b": -Y}), {"a": X[:, 0], "b": X[:, 1]}
+    step = tfplace.place(
+        wanted,
+        ({"x": X[:5]}, {"a": Y[:5], "b": Y[:5]}, {n: w[:5] for n, w in weights.items()}),
+        **QUICK,
+    )
+    monkeypatch.setattr("tfplace.api.placings.place_like", never)
+    for size in (4, 7):
+        found, history = (
+            fit(
+                *data, size, 2, 0, shuffle=False, sample_weight=weights, validation_data=data
+            ).history
+            for fit in (step.fit, expected.fit)
+        )
+        assert "val_b_loss" in history and set(found) == set(history)
+        for name, values in history.items():
+            assert found[name] == pytest.approx(values, rel=1e-4), name
+    for one, other in zip(wanted.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
+def test_another_length_is_placed_once_for_all_lengths(package, monkeypatch):
+    class Mean(package.layers.Layer):  # type: ignore[name-defined]
+        def call(self, x):
+            return tf.reduce_mean(x, 1)
+
+    model = package.Sequential([Mean(), package.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    step = tfplace.place(model, (np.ones((5, 4, 3), np.float32), Y[:5]), **QUICK)
+    step(np.ones((5, 7, 3), np.float32), Y[:5])
+    monkeypatch.setattr("tfplace.api.placings.place_like", never)
+    step(np.ones((4, 2, 3), np.float32), Y[:4])
+    assert step(np.ones((2, 9, 3), np.float32), Y[:2])["loss"] > 0.0
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
+def test_a_step_whose_python_needs_the_size_of_a_batch_is_placed_for_each(package):
+    class Summed(package.Sequential):  # type: ignore[name-defined]
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum((self(x) - y) ** 2) / x.shape[0]
+            weights = self.trainable_variables
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            return {"loss": loss}
+
+    def summed():
+        package.utils.set_random_seed(1)
+        model = Summed([package.layers.Dense(1, kernel_initializer="ones")])  # built by fit
+        model.compile("sgd", "mse")
+        return model
+
+    same_losses_and_weights(summed(), summed(), (X[:2], Y[:2]), X, Y)
+
+
 @pytest.mark.parametrize("package", [keras, tf_keras])
 def test_a_callback_may_read_and_set_weights_between_two_steps(package):
     class Clipping(package.callbacks.Callback):  # type: ignore[name-defined]
