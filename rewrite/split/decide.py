@@ -62,6 +62,7 @@ class Decisions:
       place_of_shard: [M] on which host and device each shard is likely to lie: large sums and large
         whole tensors go from one to the next; empty where that is not known.
       not_cut: see decide.
+      refused: ops that always run, and don't take what they are given at these sizes.
     """
 
     batch: int
@@ -79,6 +80,7 @@ class Decisions:
     sums_in_turn: bool = False
     place_of_shard: Sequence[Place] = ()
     not_cut: Collection[str] = ()
+    refused: Collection[str] = ()
 
     @property
     def num_left_whole(self) -> int:
@@ -144,6 +146,7 @@ def decide(
         properties,
         elements=facts.elements,
         not_cut=frozenset(not_cut),
+        refused=facts.refused - analysis.may_be_dead,
     )
 
 
@@ -182,7 +185,7 @@ class _Analysis:
         self._causes: dict[str, StayWhole] = {}
         self.bodies = bodies
         depth = depth_in_conditionals(flat.graph_def.node, flat.unit_of_node)
-        self._may_be_dead = {name for name, inside in depth.items() if inside}
+        self.may_be_dead = {name for name, inside in depth.items() if inside}
 
     def ops(
         self, facts: Facts, given: Mapping[str, State], scope: str
@@ -211,7 +214,7 @@ class _Analysis:
 
     def _is_never_cut(self, facts: Facts, node: Any, scope: str) -> bool:
         """Whether nothing that a whole op makes is cut again; nothing is in a body."""
-        if scope or node.name in self._not_cut or node.name in self._may_be_dead:
+        if scope or node.name in self._not_cut or node.name in self.may_be_dead:
             return True
         return node.name in facts.flat.unit_of_node and not functions_of(node, facts.flat.library)
 
@@ -244,7 +247,7 @@ class _Analysis:
             return ROOTS[node.op](view, self.elements, f"{scope}{node.name}")
         if all(state == WHOLE for state in view.states):
             return StayWhole()
-        if not scope and node.name in self._may_be_dead:
+        if not scope and node.name in self.may_be_dead:
             return StayWhole(TENSORFLOW_1)
         if node.name in facts.flat.unit_of_node:
             return function_answer(self, facts, scope, view)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from graphs.building.shapes import TensorProperties, infer_known
@@ -34,6 +34,9 @@ ROWS_BY_NUMBER = "its row numbers depend on where in the batch a shard begins, o
 OTHER_DIMENSION = "another dimension than the batch is open, too"
 _MORE_ENTRIES = 3
 
+_Step = tuple[FlatGraph, TensorProperties]
+_OtherSize = tuple[Mapping[str, int], Mapping[str, Sequence[int]], int, _Step]
+
 
 def decide_open(
     flat: FlatGraph,
@@ -62,9 +65,26 @@ def decide_open(
       The decisions; of any batch size where the step runs with another one, else of this one, and
       of any size of what else is open. None where nothing that is open can have another size.
     """
-    axis_of_feed, open_axes, more, larger = _other_size(flat, batch, axis_of_feed, open_axes)
-    if larger is None:
-        return None
+    for other in _other_sizes(flat, batch, axis_of_feed, open_axes):
+        decisions = _decide_with(
+            flat, properties, batch, other, kept_whole or {}, left_whole, bodies
+        )
+        if decisions is not None:
+            return decisions
+    return None
+
+
+def _decide_with(
+    flat: FlatGraph,
+    properties: TensorProperties,
+    batch: int,
+    other: _OtherSize,
+    kept_whole: Mapping[str, str],
+    left_whole: Collection[str],
+    bodies: Bodies | None,
+) -> Decisions | None:
+    """See `decide_open`; None where the step turns out not to run at the other size."""
+    axis_of_feed, open_axes, more, larger = other
     sizes = functools.partial(_sizes, flat, batch, axis_of_feed, open_axes, larger[0])
     both = (batch, properties), (batch + more, larger[1])
     unsure = ops_of_unsure_rank(flat, lambda: [*both, *sizes()])
@@ -73,10 +93,11 @@ def decide_open(
         properties, larger = infer_known(flat), larger_step(flat, axis_of_feed, open_axes, more)
         assert larger is not None  # it ran when more was known
     other_flat, other_properties = larger
-    kept_whole, not_cut = {**(kept_whole or {}), **dict.fromkeys(unsure, UNSURE_RANK)}, set[str]()
+    kept_whole, not_cut = {**kept_whole, **dict.fromkeys(unsure, UNSURE_RANK)}, set[str]()
     along = following(flat, other_flat, axis_of_feed)
     far = at_far_size(flat, batch, axis_of_feed, open_axes) if more else None
-    lengths = at_other_lengths(flat, _without(open_axes, along))
+    others = _without(open_axes, along)
+    lengths, are_held = at_other_lengths(flat, others), False
     decided = functools.partial(
         decide,
         axis_of_feed=axis_of_feed,
@@ -90,6 +111,8 @@ def decide_open(
         second = decided(
             other_flat, other_properties, batch + more, not_cut=not_cut, values=values[1]
         )
+        if not second.refused <= first.refused:
+            return None
         not_the_batch = (
             _cut_at_one_size(flat, first, second)
             or of_another_size(flat, first, far)
@@ -106,8 +129,15 @@ def decide_open(
             if node.name not in kept_whole and (why := _difference(flat.nodes, node, first, second))
         }
         if not differing:
-            for (step, tensors), known in zip(lengths, values[2:], strict=True):
-                at = decided(step, tensors, batch, not_cut=not_cut, values=known)
+            at_lengths = [
+                decided(*step, batch, not_cut=not_cut, values=known)
+                for step, known in zip(lengths, values[2:], strict=True)
+            ]
+            if not are_held and any(not at.refused <= first.refused for at in at_lengths):
+                lengths, are_held = _lengths_that_run(flat, others, first, decided), True
+                values[2:] = [KnownValues(*step) for step in lengths]
+                continue
+            for at in at_lengths:
                 not_the_batch |= of_another_size(flat, first, (batch, at.properties))
                 not_the_batch |= _cut_though_open_elsewhere(flat, first, at)
                 differing.update(_of_other_length(flat, first, at))
@@ -122,6 +152,18 @@ def decide_open(
                     following=along,
                 )
         kept_whole.update(differing)
+
+
+def _lengths_that_run(
+    flat: FlatGraph,
+    axes: Mapping[str, Sequence[int]],
+    first: Decisions,
+    decided: Callable[..., Decisions],
+) -> list[_Step]:
+    """As `at_other_lengths`; behind loops only what becomes of the ops there shows what runs."""
+    return at_other_lengths(
+        flat, axes, lambda *step: decided(*step, first.batch).refused <= first.refused
+    )
 
 
 def _sizes(
@@ -173,17 +215,16 @@ def _without(
     }
 
 
-def _other_size(
+def _other_sizes(
     flat: FlatGraph,
     batch: int,
     axis_of_feed: Mapping[str, int],
     open_axes: Mapping[str, Sequence[int]],
-) -> tuple[
-    Mapping[str, int], Mapping[str, Sequence[int]], int, tuple[FlatGraph, TensorProperties] | None
-]:
+) -> Iterator[_OtherSize]:
     """Inputs that hold the batch, what is open, so many more entries, and the step with these.
 
-    An input of a fixed size is no part of a batch of any size.
+    The first with which the step runs is to be taken. An input of a fixed size is no part of a
+    batch of any size.
     """
     growing = {feed: a for feed, a in axis_of_feed.items() if a in open_axes.get(feed, ())}
     # Twice the batch is as many pairs, of whatever it may be. Nothing else need have another size.
@@ -191,16 +232,14 @@ def _other_size(
     for axes, more in itertools.product((open_axes, alone), (_MORE_ENTRIES, batch)):
         larger = larger_step(flat, growing, axes, more) if growing else None
         if larger is not None:
-            return growing, _tried(flat, larger[0], axes), more, larger
+            yield growing, _tried(flat, larger[0], axes), more, larger
     others = {
         feed: [axis for axis in axes if axis != axis_of_feed.get(feed)]
         for feed, axes in open_axes.items()
     }
     larger = larger_step(flat, axis_of_feed, others, 0)
-    if larger is not None and list(larger[0].feeds) == list(flat.feeds):
-        larger = None
-    tried = {} if larger is None else _tried(flat, larger[0], others)
-    return axis_of_feed, tried, 0, larger
+    if larger is not None and list(larger[0].feeds) != list(flat.feeds):
+        yield axis_of_feed, _tried(flat, larger[0], others), 0, larger
 
 
 def _tried(

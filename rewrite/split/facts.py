@@ -35,7 +35,7 @@ def may_run(node: Any, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
     return is_pure(node, dtypes)
 
 
-_Found = tuple["list[Shape]", "list[np.ndarray | None]"]
+_Found = tuple["list[Shape]", "list[np.ndarray | None]", "bool"]
 
 
 class _Asked:
@@ -58,7 +58,10 @@ class _Asked:
 
 @functools.lru_cache(maxsize=4096)
 def _one_op(asked: _Asked) -> _Found:
-    """Shapes of the outputs of an op; their values where all inputs have one."""
+    """Shapes of the outputs of an op; their values where all inputs have one; if it takes these.
+
+    What was made up need not be what the op takes.
+    """
     import tensorflow as tf
 
     graph_def = tf.compat.v1.GraphDef()
@@ -72,7 +75,7 @@ def _one_op(asked: _Asked) -> _Found:
         try:
             tf.import_graph_def(graph_def, name="")
         except (ValueError, tf.errors.OpError):  # an input's shape is known too little
-            return [], []
+            return [], [], False
         outputs = graph.get_operation_by_name("op").outputs
         shapes: list[Shape] = [
             None
@@ -82,10 +85,13 @@ def _one_op(asked: _Asked) -> _Found:
         ]
         dtypes = [each.dtype.base_dtype.name for each in outputs]
         if not has_values or not may_run(graph_def.node[0], dtypes, shapes):
-            return shapes, [None] * len(shapes)
-        with tf.compat.v1.Session(graph=graph) as session:
-            values = session.run(outputs)
-        return [value.shape for value in values], values
+            return shapes, [None] * len(shapes), True
+        try:
+            with tf.compat.v1.Session(graph=graph) as session:
+                values = session.run(outputs)
+        except tf.errors.OpError:
+            return shapes, [None] * len(shapes), False
+        return [value.shape for value in values], values, True
 
 
 class Facts:
@@ -104,6 +110,8 @@ class Facts:
         """{argument of a function "op:i": where it comes from}."""
         self.opened: dict[str, Mapping[str, Any]] = {}
         """{conditional: its functions, SplitBodies}."""
+        self.refused: set[str] = set(values.refused)
+        """Ops that don't take what they are given."""
         self._properties = properties
         self._news: set[str] = set()
 
@@ -249,7 +257,8 @@ class Facts:
         return Argument(self.dtype(tensor), shape, value, self.handle(tensor))
 
     def _infer(self, node: Any, inputs: Sequence[str]) -> None:
-        shapes, values = _one_op(_Asked(node, [self.argument(t) for t in inputs]))
+        shapes, values, is_taken = _one_op(_Asked(node, [self.argument(t) for t in inputs]))
+        self.refused |= set() if is_taken else {node.name}
         for index, (shape, value) in enumerate(zip(shapes, values, strict=True)):
             self.learn_shape(f"{node.name}:{index}", shape)
             if value is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,13 @@ class KnownValues:
 
     def __init__(self, flat: FlatGraph, properties: TensorProperties):
         self._value_of = _of_shapes(flat, properties)
-        self._value_of.update(_computed(flat, properties, self._value_of))
+        nodes = [
+            node
+            for node in flat.graph_def.node
+            if node.name not in flat.unit_of_node and _may_fold(node, properties)
+        ]
+        self.refused = _evaluate(flat, nodes, properties, self._value_of)
+        """Ops that can't be run with what they are given at these shapes."""
 
     def value(self, tensor: str) -> np.ndarray | None:
         """The array that "op:i" always has, or None."""
@@ -110,45 +116,48 @@ def _of_shapes(flat: FlatGraph, properties: TensorProperties) -> dict[str, np.nd
     return values
 
 
-def _computed(
-    flat: FlatGraph, properties: TensorProperties, known: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Values of constants and of what is computed of constants and `known` alone."""
+def _evaluate(
+    flat: FlatGraph, nodes: Sequence[Any], properties: TensorProperties, values: dict[str, Any]
+) -> set[str]:
+    """Adds what these ops make of `values` alone.
+
+    Returns:
+      Ops that can't be run with what they are given; what is made of them has no value.
+    """
     import tensorflow as tf
 
-    values: dict[str, np.ndarray] = {}
     graph_def = tf.compat.v1.GraphDef(versions=flat.graph_def.versions)
     given: dict[str, str] = {}  # {tensor that is known already: constant that holds it}
-    folded: set[str] = set()
+    folded: dict[str, Any] = {}
     wanted: list[str] = []
-    for node in flat.graph_def.node:
-        if node.name in flat.unit_of_node or not _may_fold(node, properties):
-            continue
+    for node in nodes:
         if node.op == "Const":
             values[f"{node.name}:0"] = tf.make_ndarray(node.attr["value"].tensor)
             continue
         sources = [parse_input(n) for n in data_inputs(node)]
-        tensors = [source.tensor for source in sources]
-        if not all(
-            s.op in folded or t in known or t in values
-            for s, t in zip(sources, tensors, strict=True)
-        ):
+        if not all(s.op in folded or s.tensor in values for s in sources):
             continue
         copy = graph_def.node.add(op=node.op, name=node.name)
         for name, attr in node.attr.items():
             if not name.startswith("_"):
                 copy.attr[name].CopyFrom(attr)
-        for source, tensor in zip(sources, tensors, strict=True):
+        for source in sources:
+            tensor = source.tensor
             if source.op not in folded and tensor not in given:
-                value = known[tensor] if tensor in known else values[tensor]
                 given[tensor] = f"tfplace_known_{len(given)}"
-                graph_def.node.append(constant_node(given[tensor], value))
-            copy.input.append(given.get(tensor, source.tensor))
-        folded.add(node.name)
+                graph_def.node.append(constant_node(given[tensor], values[tensor]))
+            copy.input.append(given.get(tensor, tensor))
+        folded[node.name] = node
         wanted.extend(f"{node.name}:{i}" for i in range(len(properties.dtype_of[node.name])))
-    if wanted:
-        values.update(zip(wanted, _run(graph_def, wanted), strict=True))
-    return values
+    try:
+        values.update(zip(wanted, _run(graph_def, wanted), strict=True) if wanted else ())
+        return set()
+    except (ValueError, tf.errors.OpError):
+        if len(folded) == 1:
+            return set(folded)
+    tried, half = [*folded.values()], len(folded) // 2
+    parts = tried[:half], tried[half:]
+    return set().union(*(_evaluate(flat, part, properties, values) for part in parts))
 
 
 def _run(graph_def: Any, tensors: Sequence[str]) -> list[np.ndarray]:

@@ -3,8 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from graphs.building.shapes import TensorProperties, infer_known
@@ -154,18 +153,25 @@ def at_least_size(
     return None if smaller is None else (LEAST_BATCH, smaller[1])
 
 
+_Lengths = Mapping[tuple[str, int], int]
+_Step = tuple[FlatGraph, TensorProperties]
+
+
 def at_other_lengths(
-    flat: FlatGraph, axes: Mapping[str, Sequence[int]]
-) -> list[tuple[FlatGraph, TensorProperties]]:
+    flat: FlatGraph,
+    axes: Mapping[str, Sequence[int]],
+    runs: Callable[[FlatGraph, TensorProperties], bool] = lambda flat, tensors: True,
+) -> list[_Step]:
     """The step with as little as can be, and with very much, of what is open beside the batch.
 
     A window of at most four steps is as long in one of six as in one of seven, and so is half of
-    both. Each axis has a size of its own, if the step runs so: else it has that of all others that
-    were as long.
+    both. Each axis has a size of its own, if the step runs so: else it has that of those that were
+    as long and without which it doesn't run.
 
     Args:
       flat: the step.
       axes: {fed tensor: its axes of any size} without the batch's, and what follows the batch.
+      runs: whether a step runs, as far as that is not seen in its shapes.
 
     Returns:
       The step and its tensors, less and more, as far as it runs so.
@@ -173,17 +179,34 @@ def at_other_lengths(
     own = {(s.tensor, a): (s.shape or ())[a] for s in flat.feeds for a in axes.get(s.tensor, ())}
     found = []
     for sizes in (_fewer, _more):
-        taken, last = dict(own), None
+        taken: _Lengths = own
+        last: _Step | None = None
         for number, (place, size) in enumerate(own.items()):
+            if taken[place] != size:
+                continue
             alike = [each for each in own if own[each] == taken[each] == size]
-            for moved, other in itertools.product(([place], alike), sizes(size, number)):
-                if taken[place] != size:
-                    break
-                tried = {**taken, **dict.fromkeys(moved, other)}
-                if (step := _of_lengths(flat, tried)) is not None:
-                    taken, last = tried, step
+            alone = next(_moved(flat, taken, [place], sizes(size, number)), None)
+            if alone is not None and runs(*alone[1]):
+                taken, last = alone
+                continue
+            together = _moved(flat, taken, alike, sizes(size, number))
+            joined = next((each for each in together if runs(*each[1])), None)
+            for other in alike if joined is not None else ():
+                fewer = _moved(flat, joined[0], [other], [size] if other != place else [])
+                joined = next((each for each in fewer if runs(*each[1])), joined)
+            taken, last = joined or alone or (taken, last)
         found += [] if last is None else [last]
     return found
+
+
+def _moved(
+    flat: FlatGraph, taken: _Lengths, places: Sequence[tuple[str, int]], sizes: Sequence[int]
+) -> Iterator[tuple[_Lengths, _Step]]:
+    """The step with each size for all of these axes, where its shapes don't contradict it."""
+    for size in sizes:
+        lengths = {**taken, **dict.fromkeys(places, size)}
+        if (step := _of_lengths(flat, lengths)) is not None:
+            yield lengths, step
 
 
 def _fewer(size: int, number: int) -> list[int]:
@@ -195,9 +218,7 @@ def _more(size: int, number: int) -> list[int]:
     return [many + 2 * number + 1 for many in _MANY if many > size] + [2 * size + number]
 
 
-def _of_lengths(
-    flat: FlatGraph, lengths: Mapping[tuple[str, int], int]
-) -> tuple[FlatGraph, TensorProperties] | None:
+def _of_lengths(flat: FlatGraph, lengths: _Lengths) -> _Step | None:
     feeds = []
     for spec in flat.feeds:
         shape = tuple(lengths.get((spec.tensor, a), n) for a, n in enumerate(spec.shape or ()))

@@ -12,6 +12,8 @@ from rewrite.split.batch_axes import candidates
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide
 from rewrite.split.decide_open import decide_open
+from rewrite.split.larger_step import at_other_lengths
+from rewrite.split.op_view import Split
 from rewrite.split.states import Sharded
 from tests.rewrite.split.run_step import run, split_open_step
 
@@ -235,6 +237,84 @@ def test_lengths_beside_the_batch(what):
         one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
         for wanted, found in zip(one, other, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def in_a_scan(x, wanted):
+    """A mean of squared differences from what a loop over time makes, which is as long as x."""
+    steps = tf.scan(lambda h, t: tf.tanh(h + t), tf.transpose(x, [1, 0, 2]), tf.zeros_like(x[:, 0]))
+    return tf.reduce_mean(tf.square(tf.transpose(steps, [1, 0, 2]) - wanted))
+
+
+def scanned(wanted_of, sizes):
+    """A step with two open lengths that only a loop ties, and another one; what is open, its axes.
+
+    Args:
+      wanted_of: the wanted steps, of x and what is fed as y.
+      sizes: how long x, y and p are, in the step as it was loaded.
+    """
+    with tf.Graph().as_default() as graph:
+        x, y = (v1.placeholder(tf.float32, (None, None, 2), name) for name in "xy")
+        p = v1.placeholder(tf.float32, (None, None), "p")
+        w = tf.constant([1.0, 2.0])
+        loss = in_a_scan(x * w, wanted_of(y)) + tf.reduce_mean(tf.reduce_sum(p, 1))
+        fetches = [loss.name, tf.gradients(loss, w)[0].name]
+    shapes = [(8, sizes[0], 2), (8, sizes[1], 2), (8, sizes[2])]
+    feeds = [TensorSpec(f"{n}:0", "float32", shape) for n, shape in zip("xyp", shapes, strict=True)]
+    flat = flatten(graph.as_graph_def(), feeds, fetches, open_conditionals=False)
+    return flat, {feed.tensor: [0, 1] for feed in feeds}
+
+
+def require_same_in_parts(flat, decisions, sizes):
+    """Two parts give what the whole step gives, for (batch, lengths of x, y and p) each."""
+    split = build_step(flat, decisions, 2)
+    rng = np.random.default_rng(0)
+    for batch, *lengths in sizes:
+        shapes = [(batch, n, 2)[: len(s.shape)] for n, s in zip(lengths, flat.feeds, strict=True)]
+        given = {
+            spec.tensor: rng.random(shape).astype(np.float32)
+            for spec, shape in zip(flat.feeds, shapes, strict=True)
+        }
+        one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
+        for wanted, found in zip(one, other, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def decided_in_parts(flat, open_axes):
+    axis_of_feed = dict.fromkeys(open_axes, 0)
+    return decide_open(flat, infer_known(flat), 8, axis_of_feed, open_axes)
+
+
+def test_lengths_that_only_a_loop_ties():
+    """Sizes that contradict each other behind a loop aren't tried, and end nothing."""
+    flat, open_axes = scanned(lambda y: y, (10, 10, 10))
+    decisions = decided_in_parts(flat, open_axes)
+    assert decisions is not None and decisions.open_axes == open_axes
+    assert not decisions.refused
+    cut = {name for name, answer in decisions.answer_of_op.items() if isinstance(answer, Split)}
+    assert any(flat.nodes[name].op == "StatelessWhile" for name in cut)
+    require_same_in_parts(flat, decisions, ((8, 10, 10, 4), (5, 3, 3, 12), (3, 40, 40, 1)))
+
+
+def test_lengths_of_which_one_is_twice_the_other_behind_a_loop():
+    """No other lengths were found to run: any batch, of these."""
+    flat, open_axes = scanned(lambda y: y[:, ::2], (7, 14, 5))
+    decisions = decided_in_parts(flat, open_axes)
+    assert decisions is not None and decisions.takes_any_batch
+    require_same_in_parts(flat, decisions, ((8, 7, 14, 5), (5, 7, 14, 5)))
+
+
+def test_only_what_has_to_be_alike_is_moved_together():
+    flat, open_axes = scanned(lambda y: y, (10, 10, 10))
+
+    def runs(step, tensors):
+        del tensors
+        lengths = {spec.tensor: spec.shape[1] for spec in step.feeds}
+        return lengths["x:0"] == lengths["y:0"]
+
+    for step, _ in at_other_lengths(flat, {feed: [1] for feed in open_axes}, runs):
+        x, y, p = (spec.shape[1] for spec in step.feeds)
+        assert x == y != 10
+        assert p != 10
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -3,7 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
+from graphs.building.flatten import flatten
 from graphs.building.shapes import infer
+from graphs.source_model import TensorSpec
 from rewrite.split.known_values import KnownValues
 from rewrite.split.op_view import Split
 from tests.rewrite.split.run_rule import floats
@@ -34,6 +36,19 @@ def test_what_one_side_of_a_condition_makes_is_not_evaluated():
         tf.raw_ops.Merge(inputs=[taken.output_false * 2, taken.output_true], name="merged")
     flat = flat_graph(graph, {}, ["merged:0"])
     assert KnownValues(flat, infer(flat)).value("merged:0") is None
+
+
+def test_a_number_that_can_not_be_computed_at_some_sizes_is_not_known():
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [1], "x")
+        half = tf.math.floordiv(tf.shape(x)[0], 2, name="half")
+        tf.add(tf.math.floordiv(7, half, name="steps"), 1, name="more")
+    flat = flatten(graph.as_graph_def(), [TensorSpec("x:0", "float32", (1,))], ["more:0"])
+    values = KnownValues(flat, infer(flat))
+    assert values.refused == {"steps"}
+    assert values.value("half:0") == 0
+    assert values.value("steps:0") is None
+    assert values.value("more:0") is None
 
 
 def test_a_default_is_no_value_that_no_run_can_change():
