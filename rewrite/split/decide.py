@@ -1,7 +1,7 @@
 """What becomes of every op of a step, and in which state every tensor is."""
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any
 
 from graphs.building.frames import depth_in_conditionals
@@ -80,7 +80,7 @@ class Decisions:
     sums_in_turn: bool = False
     place_of_shard: Sequence[Place] = ()
     not_cut: Collection[str] = ()
-    refused: Collection[str] = ()
+    refused: Set[str] = frozenset()
 
     @property
     def num_left_whole(self) -> int:

@@ -90,8 +90,9 @@ def _decide_with(
     unsure = ops_of_unsure_rank(flat, lambda: [*both, *sizes()])
     if unsure:
         flat = forgetting_ranks(flat, unsure)
-        properties, larger = infer_known(flat), larger_step(flat, axis_of_feed, open_axes, more)
-        assert larger is not None  # it ran when more was known
+        properties, again = infer_known(flat), larger_step(flat, axis_of_feed, open_axes, more)
+        assert again is not None  # it ran when more was known
+        larger = again
     other_flat, other_properties = larger
     kept_whole, not_cut = {**kept_whole, **dict.fromkeys(unsure, UNSURE_RANK)}, set[str]()
     along = following(flat, other_flat, axis_of_feed)

@@ -191,9 +191,10 @@ def at_other_lengths(
                 continue
             together = _moved(flat, taken, alike, sizes(size, number))
             joined = next((each for each in together if runs(*each[1])), None)
-            for other in alike if joined is not None else ():
-                fewer = _moved(flat, joined[0], [other], [size] if other != place else [])
-                joined = next((each for each in fewer if runs(*each[1])), joined)
+            for other in alike:
+                if joined is not None and other != place:
+                    fewer = _moved(flat, joined[0], [other], [size])
+                    joined = next((each for each in fewer if runs(*each[1])), joined)
             taken, last = joined or alone or (taken, last)
         found += [] if last is None else [last]
     return found
