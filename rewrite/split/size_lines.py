@@ -71,12 +71,29 @@ class Line:
         return self.one is None or self.other is None or not np.array_equal(self.one, self.other)
 
     @property
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Both values; of an axis with more entries in one of them a single entry, if all are alike.
+
+        A mask of ones has more of them for a larger batch, and no other ones.
+        """
+        assert self.one is not None and self.other is not None
+        both = self.one, self.other
+        if self.one.ndim != self.other.ndim or not self.one.size or not self.other.size:
+            return both
+        longer = [a for a, sizes in enumerate(zip(self.one.shape, self.other.shape, strict=True))
+                  if len({*sizes}) > 1]  # fmt: skip
+        single = tuple(slice(0, 1) if a in longer else slice(None) for a in range(self.one.ndim))
+        is_alike = all((each == each[single]).all() for each in both)
+        return (self.one[single], self.other[single]) if is_alike else both
+
+    @property
     def varying(self) -> np.ndarray:
-        """Which elements are others at the other size; all, of another number."""
+        """Which elements are others at the other size; all, of another number that aren't alike."""
         if self.one is None or self.other is None:
             return np.array(True)
-        is_alike = self.one.shape == self.other.shape
-        return np.asarray(self.one != self.other) if is_alike else np.ones(self.one.shape, bool)
+        one, other = self.rows
+        is_alike = one.shape == other.shape
+        return np.broadcast_to(one != other if is_alike else np.array(True), self.one.shape)
 
     @property
     def of_batch(self) -> np.ndarray:
@@ -88,6 +105,11 @@ class Line:
         if self.one is None or self.other is None or self.one.shape != self.other.shape:
             return varying
         return np.asarray(varying & (np.mod(self.other - self.one, after - before) == 0))
+
+    @property
+    def is_as_long(self) -> bool:
+        """Whether it is known to have as many elements at the other size."""
+        return self.one is not None and np.shape(self.one) == np.shape(self.other)
 
     def at(self, entry: int) -> Size | None:
         """One element; None where it is not known."""
@@ -108,7 +130,7 @@ def bent_elements(
       result: the output at the first batch size.
       is_elementwise: whether each element is computed of those at the same place.
     """
-    varies = any(line.varies for line in inputs)
+    varies = any(line.varying.any() if is_elementwise else line.varies for line in inputs)
     if (node.op in _CHOSEN or _is_cut_off(node)) and varies and not _is_one_line(node, inputs):
         return np.array(True)
     if is_elementwise or node.op in _SELECTED:
@@ -129,7 +151,10 @@ def bent_elements(
 def _is_straight(node: Any, inputs: Sequence[Line]) -> bool:
     """Whether an op that is not elementwise makes straight lines of straight lines."""
     if node.op in ("Prod", "Cumprod"):
-        return int(inputs[0].of_batch.sum()) < 2 and not any(line.varies for line in inputs[1:])
+        is_straight = inputs[0].is_as_long and int(inputs[0].of_batch.sum()) < 2
+        return is_straight and not any(line.varies for line in inputs[1:])
+    if node.op in ("Sum", "Mean", "Cumsum") and inputs[0].varying.any():
+        return inputs[0].is_as_long and not inputs[1].varies  # of n numbers n, it is n * n
     if node.op == "DynamicStitch":
         return not any(line.varies for line in inputs[: len(inputs) // 2])
     if node.op in ("BroadcastGradientArgs", "BroadcastArgs"):
@@ -172,10 +197,12 @@ def _bent_of_straight(node: Any, inputs: Sequence[Line]) -> np.ndarray:
 
 
 def _compared_or_divided(node: Any, first: Line, second: Line) -> np.ndarray:
-    numbers = [_numbers(each) for line in (first, second) for each in (line.one, line.other)]
-    if any(each is None for each in numbers):
+    if any(each is None or each.dtype.kind not in "iufb"
+           for line in (first, second) for each in (line.one, line.other)):  # fmt: skip
         return np.array(first.varies or second.varies)
-    one, one_later, other, other_later = numbers
+    one, one_later, other, other_later = (
+        each.astype(np.float64) for line in (first, second) for each in line.rows
+    )
     if one.shape != one_later.shape or other.shape != other_later.shape:
         return np.array(True)  # a number for each entry
     varies = np.asarray((one != one_later) | (other != other_later))
@@ -193,10 +220,6 @@ def _compared_or_divided(node: Any, first: Line, second: Line) -> np.ndarray:
         by_constant = (other == other_later) & (np.mod(slope, other) == 0)
         is_multiple = (by_constant | in_proportion) & (np.mod(one, other) == 0)
     return varies & ~((other != 0) & is_multiple)
-
-
-def _numbers(value: np.ndarray | None) -> Any:
-    return None if value is None or value.dtype.kind not in "iufb" else value.astype(np.float64)
 
 
 def _is_cut_off(node: Any) -> bool:

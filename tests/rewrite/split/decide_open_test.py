@@ -154,10 +154,16 @@ BOUNDED = {
     "padded where a written size says": lambda x, n: tf.pad(
         x, tf.scatter_nd([[0, 1]], [-n % 3], [2, 2]), constant_values=0.5
     ),
+    "begun where a sum of numbers says": lambda x, n: x[
+        tf.cast(tf.reduce_sum(tf.range(n)) - 7 * n <= -28, tf.int32) :
+    ],
+    "begun where a product of twos says": lambda x, n: x[
+        tf.cast(tf.reduce_prod(tf.fill([n], 2)) == 8, tf.int32) :
+    ],
     "the first rows of a very large batch": lambda x, n: x[:300],
     "the last rows of a very large batch": lambda x, n: x[-300:],
 }
-"""{what: rows that are the batch's at some sizes only}: at 6 and 9, and not at 3, 25 or 320."""
+"""{what: rows that are the batch's at some sizes only}: at 6 and 9, and not at 3, 7, 25 or 320."""
 
 
 @pytest.mark.parametrize("what", BOUNDED)
@@ -171,7 +177,7 @@ def test_rows_that_are_the_batch_at_some_sizes_only(what):
     feeds = [TensorSpec("x:0", "float32", (BATCH, 2))]
     flat = flatten(graph.as_graph_def(), feeds, fetches, open_conditionals=False)
     _, split = split_open_step(flat, BATCH, 2, {"x:0": 0})
-    for size in (3, BATCH, 25, 320):
+    for size in (3, BATCH, 7, 25, 320):
         given = {"x:0": arrays_of([1], size)["x:0"]}
         whole, _ = run(flat.graph_def, flat.fetches, given)
         parts, _ = run(split.graph_def, split.fetches, given)
@@ -335,6 +341,12 @@ def test_matrices_of_diagonals_as_long_as_what_comes(axis):
         np.testing.assert_allclose(other, one, rtol=1e-5)
 
 
+def placed(x, places_of):
+    """Each entry and its places in a table of four, of a mask with as many ones."""
+    table = tf.constant([1.0, -2.0, 3.0, -4.0])
+    return x + tf.gather(table, places_of(tf.ones([tf.shape(x)[0], 2], tf.int32)))
+
+
 REGULAR = {
     "a part that is all": lambda x, n: x[: n * 2 // 2],
     "once": lambda x, n: tf.tile(x, [n // tf.maximum(n, 1), 1]),
@@ -360,6 +372,12 @@ REGULAR = {
     )[..., 0],
     "of a product's shape": lambda x, n: tf.reshape(
         tf.reshape(x, tf.math.cumprod(tf.shape(x))[1:]), tf.scatter_nd([[0], [1]], [n, 2], [2])
+    ),
+    "at places that a mask of ones counts": lambda x, n: placed(
+        x, lambda ones: tf.cumsum(ones, 1) * ones - 1
+    ),
+    "at places that a mask of ones chooses": lambda x, n: placed(
+        x, lambda ones: tf.where(ones > 0, tf.abs(ones // 2), 1 - ones)
     ),
     "vectorized": lambda x, n: tf.vectorized_map(lambda row: row * tf.reduce_sum(row), x),
 }
