@@ -42,10 +42,11 @@ class ModelError(BadInputError):
 class ShapesRefusedError(ModelError):
     """An op can't have the shapes that follow from those of the inputs.
 
-    Attributes: which op it is, with what TensorFlow says; the least numbers in that.
+    Attributes: what TensorFlow says; that, and which op it is; the least numbers in it.
     """
 
     def __init__(self, op: str, op_type: str, why: str):
+        self.why = why
         self.refusal = f"{op!r} ({op_type}) refuses: {why[:200]}"
         self.sizes = sorted({int(size) for size in re.findall(r"\b[1-9]\d{0,4}\b", why)})[:2]
         super().__init__(

@@ -128,13 +128,16 @@ def infer(flat: FlatGraph) -> TensorProperties:
     return infer_graph_def(flat.graph_def, flat.feeds)
 
 
-def infer_known(flat: FlatGraph, through_units: bool = False) -> TensorProperties:
+def infer_known(
+    flat: FlatGraph, through_units: bool = False, refused: list[ModelError] | None = None
+) -> TensorProperties:
     """Infers as `infer` does, but without bounds: what depends on values stays unknown.
 
     A bound is good enough to price an op; whoever cuts a tensor has to know its size. What units
-    make is as the model says, unless their functions are to be inferred, too.
+    make is as the model says, unless their functions are to be inferred, too: then `refused` gets
+    what these don't take.
     """
-    called = _Functions(flat.graph_def, 0) if through_units else None
+    called = _Functions(flat.graph_def, 0, refused) if through_units else None
     return _infer(flat.graph_def, list(flat.feeds), called, has_bounds=False)
 
 
@@ -146,7 +149,8 @@ def infer_graph_def(graph_def: Any, feeds: Iterable[TensorSpec] = ()) -> TensorP
 class _Functions:
     """Infers what the functions of a graph return, each once for what it is given."""
 
-    def __init__(self, graph_def: Any, depth: int):
+    def __init__(self, graph_def: Any, depth: int, refused: list[ModelError] | None = None):
+        self._refused = [] if refused is None else refused
         self._library = library_of(graph_def)
         self._versions = graph_def.versions
         self._graph_type = type(graph_def)
@@ -158,7 +162,8 @@ class _Functions:
         if (name, given) not in self._returned:
             try:
                 returned = self._inferred(name, given) if self._depth < MAX_NESTING else None
-            except ModelError:  # it is damaged, or is never given that
+            except ModelError as error:  # it is damaged, or is never given that
+                self._refused.append(error)
                 returned = None
             self._returned[name, given] = returned
         return self._returned[name, given]
@@ -173,7 +178,7 @@ class _Functions:
             result.attr["T"].type = dtype
             results.append(f"result_{number}:0")
         opened = flatten(graph_def, [], results, open_conditionals=False).graph_def
-        inner = _Functions(opened, self._depth + 1)
+        inner = _Functions(opened, self._depth + 1, self._refused)
         pieces, _ = _bounded(without_same(opened, np.arange(len(opened.node))), [], inner)
         return [pieces.of(result) for result in results]
 

@@ -1,11 +1,13 @@
 """Finds which axis of each fed input is the batch."""
 
+import dataclasses
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from graphs.building.shapes import TensorProperties
-from graphs.errors import UsageError
+from graphs.building.shapes import TensorProperties, infer_known
+from graphs.errors import ModelError, ShapesRefusedError, UsageError
 from graphs.flat_graph import FlatGraph
 from graphs.host.did_you_mean import nearest
 from graphs.names import data_inputs, op_of, with_index
@@ -14,6 +16,8 @@ from graphs.source_model import TensorSpec
 NO_AXIS = -1
 MOST_READINGS = 4
 """Of so many sizes, the largest, that few inputs have is seen what they split."""
+_PRIMES = [p for p in range(11, 1000) if all(p % q for q in range(2, p))]
+"""Sizes that no others are multiples of."""
 
 
 def read_batch_axes(texts: Sequence[str]) -> dict[str, int]:
@@ -109,6 +113,72 @@ def _of_any_size(
     if not any(is_open(axes, (0,)) for _, axes in found):
         return found
     return [each for each in found if is_open(each[1], tuple(each[1].values()))]
+
+
+def apart(
+    flat: FlatGraph,
+    reading: tuple[int, dict[str, int]],
+    open_axes: Mapping[str, Sequence[int]],
+    told: Mapping[str, int],
+) -> list[tuple[int, dict[str, int]]]:
+    """A reading, or several of fewer inputs, where no op needs their batches to be equally large.
+
+    Nodes and edges of a graph, or rows with labels and without, only look like one batch where no
+    size is given. So all axes of this size get others, and are one batch again where the step
+    doesn't run so.
+
+    Args:
+      flat: the step.
+      reading: a size, and {fed tensor: its axis}, as `candidates` finds them.
+      open_axes: {fed tensor: its axes of any size}.
+      told: {fed tensor: axis} that the user named.
+    """
+    size, axis_of_feed = reading
+    places = [
+        (spec.tensor, axis)
+        for spec in flat.feeds
+        for axis in open_axes.get(spec.tensor, ())
+        if (spec.shape or ())[axis] == size
+    ]
+    named = [place for place in places if told.get(place[0]) == place[1]]
+    groups = [{*named}] if named else []
+    groups += [{place} for place in places if place not in named]
+    for base in (60, 1, size) if 1 < len(groups) <= len(_PRIMES) else ():
+        usual = _refusals(flat, dict.fromkeys(places, base * _PRIMES[0]))
+        if None not in usual:
+            break
+    else:  # nothing is found out
+        return [reading]
+    while len(groups) > 1:
+        given = {base * prime: group for prime, group in zip(_PRIMES, groups, strict=False)}
+        sizes = {place: length for length, group in given.items() for place in group}
+        refusals = _refusals(flat, sizes)
+        if len(refusals) <= len(usual):  # a function that is never run may refuse any
+            break
+        numbers = {int(number) for number in re.findall(r"\d+", str(refusals[-1]))} - {0}
+        alike = [group for length, group in given.items() if any(n % length == 0 for n in numbers)]
+        alike = alike if len(alike) > 1 else groups
+        groups = [group for group in groups if group not in alike] + [set().union(*alike)]
+    found = []
+    for group in groups if not named else groups[:1]:
+        axes = {feed: axis for feed, axis in axis_of_feed.items() if (feed, axis) in group}
+        found += [(size, axes)] if axes else []
+    return found or [reading]
+
+
+def _refusals(flat: FlatGraph, sizes: Mapping[tuple[str, int], int]) -> list[str | None]:
+    """What functions say against these sizes of fed axes; the step: None, then what it says."""
+    feeds, refused = [], list[ModelError]()
+    for spec in flat.feeds:
+        shape = tuple(sizes.get((spec.tensor, a), n) for a, n in enumerate(spec.shape or ()))
+        feeds.append(dataclasses.replace(spec, shape=shape))
+    found: list[str | None] = []
+    try:
+        infer_known(dataclasses.replace(flat, feeds=feeds), through_units=True, refused=refused)
+    except ModelError as error:
+        refused.append(error)
+        found = [None]
+    return found + [each.why if isinstance(each, ShapesRefusedError) else "" for each in refused]
 
 
 def small_batches(

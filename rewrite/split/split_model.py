@@ -18,7 +18,7 @@ from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
 from rewrite.split.across_shards import ring_of
-from rewrite.split.batch_axes import candidates, small_batches, told_axes
+from rewrite.split.batch_axes import apart, candidates, small_batches, told_axes
 from rewrite.split.bodies import Bodies
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
@@ -260,7 +260,11 @@ class _Readings:
         self._properties = infer_known(self.fused)
         self._bodies = Bodies(self.fused.graph_def)
         self._open_axes = open_axes
-        self._axes = candidates(flat.feeds, open_axes, told)
+        self._axes = [
+            reading
+            for each in candidates(flat.feeds, open_axes, told)
+            for reading in apart(self.fused, each, open_axes, told)
+        ]
         if self._axes and not open_axes:
             batch, axes = self._axes[0]
             small = small_batches(self.fused, self._properties, batch, axes)

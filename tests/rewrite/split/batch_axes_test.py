@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from graphs.building.flatten import flatten
 from graphs.errors import NothingToSplitError, UsageError
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.source_model import TensorSpec
-from rewrite.split.batch_axes import candidates, read_batch_axes, told_axes
+from rewrite.split.batch_axes import apart, candidates, read_batch_axes, told_axes
 from rewrite.split.op_view import Split
 from rewrite.split.split_model import StepToSplit
 from tests.rewrite.split.run_step import assert_same_steps
@@ -190,3 +191,69 @@ def test_a_step_of_which_nothing_works_on_parts_is_not_split(tmp_path):
     model = saved_step(tmp_path, lambda x: {"y": tf.sort(tf.cumsum(x))}, (6,))
     with pytest.raises(NothingToSplitError, match="along axis 0 of train_step_a: found no op that"):
         model.split(3)
+
+
+def open_reading(step, *shapes):
+    """The inputs of each batch that a step of inputs of these shapes may have, -1 for any size."""
+    specs = [tf.TensorSpec([None if n < 0 else n for n in shape]) for shape in shapes]
+    graph = tf.function(step).get_concrete_function(*specs).graph
+    size = 6
+    feeds = [
+        TensorSpec(each.name, "float32", tuple(size if n < 0 else n for n in shape))
+        for each, shape in zip(graph.inputs, shapes, strict=True)
+    ]
+    flat = flatten(graph.as_graph_def(), feeds, [each.name for each in graph.outputs])
+    open_axes = {
+        feed.tensor: [axis for axis, n in enumerate(shape) if n < 0]
+        for feed, shape in zip(feeds, shapes, strict=True)
+    }
+    number = {feed.tensor: place for place, feed in enumerate(feeds)}
+    (reading,) = candidates(feeds, open_axes, {})
+    found = apart(flat, reading, open_axes, {})
+    return [{number[feed]: axis for feed, axis in axes.items()} for _, axes in found]
+
+
+def in_a_loop(x, y):
+    """What the sizes of a loop's result say is only known if it is looked into."""
+    return tf.while_loop(lambda i, _: i < 2, lambda i, z: (i + 1, z + y * x), (0, x))[1]
+
+
+APART = {
+    "labels": (lambda x, y: tf.reduce_sum(x, 1) - y, [(-1, 3), (-1,)], [{0: 0, 1: 0}]),
+    "rows with labels and without": (
+        lambda x, y, z: (tf.reduce_sum(x, 1) - y, tf.reduce_sum(z)),
+        [(-1, 3), (-1,), (-1, 3)],
+        [{2: 0}, {0: 0, 1: 0}],
+    ),
+    "times of each row": (
+        lambda x, y: tf.reshape(x, [-1, 3]) * tf.reshape(y, [-1, 1]),
+        [(-1, 4, 3), (-1, 4)],
+        [{0: 0, 1: 0}],
+    ),
+    "rows and queries": (
+        lambda x, y: tf.matmul(x, y, transpose_b=True),
+        [(-1, 3), (-1, 3)],
+        [{0: 0}, {1: 0}],
+    ),
+    "in a loop": (in_a_loop, [(-1, 3), (-1, 3)], [{0: 0, 1: 0}]),
+    "pairs": (lambda x, a: a @ x, [(-1, 3), (-1, -1)], [{1: 0}, {0: 0}]),
+}
+
+
+@pytest.mark.parametrize("what", APART)
+def test_inputs_are_one_batch_where_an_op_needs_it(what):
+    step, shapes, wanted = APART[what]
+    assert open_reading(step, *shapes) == wanted
+
+
+def test_inputs_that_are_named_are_one_batch():
+    feeds = [TensorSpec("x:0", "float32", (6, 3)), TensorSpec("y:0", "float32", (6, 3))]
+    with tf.Graph().as_default() as graph:
+        for feed in feeds:
+            tf.compat.v1.placeholder(tf.float32, (None, 3), feed.tensor[0])
+    flat = flatten(graph.as_graph_def(), feeds, ["x:0", "y:0"])
+    both = {"x:0": 0, "y:0": 0}
+    reading, open_axes = (6, both), {"x:0": [0], "y:0": [0]}
+    assert apart(flat, reading, open_axes, both) == [reading]
+    assert apart(flat, reading, open_axes, {"y:0": 0}) == [(6, {"y:0": 0})]
+    assert apart(flat, reading, open_axes, {}) == [(6, {"x:0": 0}), (6, {"y:0": 0})]
