@@ -72,7 +72,7 @@ class Line:
 
     @property
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both values; of an axis with more entries in one of them a single entry, if all are alike.
+        """Both values; of an axis with more entries in one of them a single one, if all are alike.
 
         A mask of ones has more of them for a larger batch, and no other ones.
         """
