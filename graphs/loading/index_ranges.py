@@ -72,6 +72,7 @@ _RULES = {
 }
 _DEEPEST = 3  # of units in units: a recursion has no end
 _COMPARED = frozenset({"Less", "LessEqual", "Greater", "GreaterEqual"})
+_BOUNDED = frozenset({"Max", "Min", "Relu", "Relu6", "ClipByValue"})
 _SAME_NUMBERS = frozenset({"Cast", "Identity", "Reshape", "ExpandDims", "Squeeze"})
 
 
@@ -220,8 +221,10 @@ class IndexRanges:
         return min((form.limit for form in forms if form.limit), default=None)
 
     def _changed(self, node: Any, position: int, scale: _Scale) -> _Scale | None:
-        """The scale behind a division by a constant, a difference with one, or a maximum."""
-        if node.op in ("Maximum", "Max", "Min") and (node.op == "Maximum" or position == 0):
+        """The scale behind a division by a constant, a difference with one, a bound or a mask."""
+        if node.op in ("Maximum", "Minimum") or (node.op in _BOUNDED and position == 0):
+            return scale
+        if node.op == "Mul" and self._is_mask(node.input[1 - position]):
             return scale
         if node.op not in ("FloorDiv", "Sub") or position != 0:
             return None
@@ -231,6 +234,10 @@ class IndexRanges:
         if node.op == "Sub":
             return _Scale(scale.factor, scale.offset + constant * scale.factor)
         return _Scale(scale.factor * constant, scale.offset)
+
+    def _is_mask(self, tensor: str) -> bool:
+        cast = self._nodes[op_of(source_of(tensor, self._nodes, _SAME_NUMBERS - {"Cast"}))]
+        return cast.op == "Cast" and self._flow.properties.dtype(cast.input[0]) == "bool"
 
     def _number(self, tensor: str) -> int | None:
         """A size; where it is fed it is small."""

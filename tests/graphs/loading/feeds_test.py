@@ -57,6 +57,9 @@ def _called(ids):
         (lambda ids: tf.gather(_table(7), tf.concat([ids[:9], ids[9:]], 0)), 7),
         (lambda ids: tf.gather(_table(7), tf.unique(ids)[0]), 7),
         (lambda ids: tf.gather(_table(7), tf.unique(ids)[1]), 100),
+        (lambda ids: tf.gather(_table(7), tf.nn.relu(ids)), 7),
+        (lambda ids: tf.gather(_table(7), tf.minimum(ids, 50)), 7),
+        (lambda ids: tf.gather(_table(7), ids * tf.cast(ids != 9, tf.int64)), 7),
         (_called, 7),
         (lambda ids: tf.one_hot(ids, 11), 11),
         (
