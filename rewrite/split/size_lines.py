@@ -109,7 +109,9 @@ class Line:
     @property
     def is_as_long(self) -> bool:
         """Whether it is known to have as many elements at the other size."""
-        return self.one is not None and np.shape(self.one) == np.shape(self.other)
+        if self.one is None or self.other is None:
+            return False
+        return self.one.shape == self.other.shape
 
     def at(self, entry: int) -> Size | None:
         """One element; None where it is not known."""
