@@ -23,10 +23,10 @@ from rewrite.split.larger_step import (
     larger_step,
     of_another_size,
 )
-from rewrite.split.op_view import Split
+from rewrite.split.op_view import Split, answer_seen_twice, is_same_answer
 from rewrite.split.row_numbers import is_counted
 from rewrite.split.split_body import SplitBody
-from rewrite.split.states import Sharded, State
+from rewrite.split.states import Sharded, State, is_same, seen_twice
 from rewrite.split.unsure_ranks import UNSURE_RANK, forgetting_ranks, ops_of_unsure_rank
 
 DIFFERS = "what becomes of it is not the same for every batch size"
@@ -114,6 +114,7 @@ def _decide_with(
         )
         if not second.refused <= first.refused:
             return None
+        first = _seen_twice(first, second)
         not_the_batch = (
             _cut_at_one_size(flat, first, second)
             or of_another_size(flat, first, far)
@@ -155,6 +156,24 @@ def _decide_with(
         kept_whole.update(differing)
 
 
+def _seen_twice(first: Decisions, second: Decisions) -> Decisions:
+    """The first decisions; where entries have more elements each in the second, that is any number.
+
+    A sequence's steps lie one behind another in [entries * steps, d].
+    """
+    answers, states = second.answer_of_op, second.state_of_tensor
+    return dataclasses.replace(
+        first,
+        answer_of_op={
+            op: answer_seen_twice(answer, answers[op]) for op, answer in first.answer_of_op.items()
+        },
+        state_of_tensor={
+            tensor: seen_twice(state, states[tensor])
+            for tensor, state in first.state_of_tensor.items()
+        },
+    )
+
+
 def _lengths_that_run(
     flat: FlatGraph,
     axes: Mapping[str, Sequence[int]],
@@ -192,9 +211,11 @@ def _of_other_length(flat: FlatGraph, first: Decisions, at: Decisions) -> dict[s
         if not isinstance(one, Split):
             continue
         states = [*_states(node, one)]
+        is_any = any(isinstance(state, Sharded) and state.is_any for _, state in states)
+        other = at.answer_of_op[node.name]
         if any(_is_open_elsewhere(*each, first.properties, at.properties) for each in states):
             found[node.name] = OTHER_DIMENSION
-        elif (node.name in inside and at.answer_of_op[node.name] != one) or not all(
+        elif ((is_any or node.name in inside) and not is_same_answer(one, other)) or not all(
             has_parts(at.properties.shape(tensor), state, first.batch) for tensor, state in states
         ):
             found[node.name] = DIFFERS
@@ -262,7 +283,7 @@ def _cut_at_one_size(flat: FlatGraph, first: Decisions, second: Decisions) -> se
         for node in flat.graph_def.node
         if not any(isinstance(d.answer_of_op[node.name], Split) for d in (first, second))
         and any(
-            first.state_of_tensor[f"{node.name}:{i}"] != second.state_of_tensor[f"{node.name}:{i}"]
+            not is_same(*(d.state_of_tensor[f"{node.name}:{i}"] for d in (first, second)))
             for i in range(len(first.properties.dtype_of[node.name]))
         )
     }
@@ -313,15 +334,16 @@ def _difference(nodes: Mapping[str, Any], node: Any, first: Decisions, second: D
     one, two = first.answer_of_op[node.name], second.answer_of_op[node.name]
     if not isinstance(one, Split):
         return DIFFERS if isinstance(two, Split) else ""
-    if one != two:
+    if not isinstance(two, Split) or not is_same_answer(one, two):
         return DIFFERS
     data = data_inputs(node)
     rows = [tensor_of(data[position]) for position in one.row_inputs]
     if not all(is_counted(nodes, each, first.values.value) for each in rows):
         return ROWS_BY_NUMBER
     for position, entries in one.shape_inputs.items():
-        for entry, state in entries.items():
-            for at in (first, second):
+        for entry in entries:
+            for at, answer in ((first, one), (second, two)):
+                state = answer.shape_inputs[position][entry]
                 value = at.values.value(tensor_of(data[position]))
                 size = None if value is None else int(value.reshape(-1)[entry])
                 if size not in (-1, state.size(at.batch)):

@@ -232,6 +232,8 @@ def has_parts(shape: Shape, state: State, batch: int) -> bool:
     if not isinstance(state, Sharded) or shape is None or len(shape) <= state.axis:
         return True
     size = shape[state.axis]
+    if state.is_any:
+        return size >= 0 and size % batch == 0
     return size == state.size(batch) or (size == -1 and state.size(1) == 1)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphs.building.op_outputs import op_definition
-from rewrite.split.states import WHOLE, Partial, Sharded, State
+from rewrite.split.states import WHOLE, Partial, Sharded, State, is_same, seen_twice
 
 Shape = tuple[int, ...] | None
 
@@ -149,6 +149,42 @@ class StayWhole:
 
 
 Answer = Split | StayWhole
+
+
+def states_of(answer: Split) -> list[State]:
+    """All states that the copies are told of."""
+    told = [state for entries in answer.shape_inputs.values() for state in entries.values()]
+    return [*answer.inputs, *answer.outputs, *told]
+
+
+def answer_seen_twice(one: Answer, two: Answer) -> Answer:
+    """See seen_twice; of an op that runs functions or names rows each number has to be fixed."""
+    if not isinstance(one, Split) or not isinstance(two, Split) or one.bodies or one.row_inputs:
+        return one
+    pairs = [*map(seen_twice, states_of(one), states_of(two))]
+    if not any(isinstance(state, Sharded) and state.is_any for state in pairs):
+        return one
+    return _with_states(one, pairs)
+
+
+def is_same_answer(one: Answer, two: Answer) -> bool:
+    """See is_same."""
+    if not isinstance(one, Split) or not isinstance(two, Split):
+        return one == two
+    both = states_of(one), states_of(two)
+    return (
+        len(both[0]) == len(both[1])
+        and all(map(is_same, *both))
+        and (_with_states(two, both[0]) == one)
+    )
+
+
+def _with_states(answer: Split, states: Sequence[State]) -> Split:
+    left = iter(states)
+    inputs, outputs = (tuple(next(left) for _ in each) for each in (answer.inputs, answer.outputs))
+    told: Any = {position: {entry: next(left) for entry in entries}
+                 for position, entries in answer.shape_inputs.items()}  # fmt: skip
+    return dataclasses.replace(answer, inputs=inputs, outputs=outputs, shape_inputs=told)
 
 
 def whole_inputs(view: OpView) -> tuple[State, ...]:

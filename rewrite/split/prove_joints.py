@@ -26,7 +26,7 @@ from rewrite.split.build_step import SplitStep
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.larger_step import larger_step
 from rewrite.split.op_cases import bodies_of
-from rewrite.split.op_view import Split, StayWhole
+from rewrite.split.op_view import Split, StayWhole, is_same_answer
 from rewrite.split.prove_bodies import BodyProver
 from rewrite.split.reading import StepReading
 from rewrite.split.same_op import (
@@ -37,7 +37,7 @@ from rewrite.split.same_op import (
     same_array,
     wanted_of,
 )
-from rewrite.split.states import WHOLE, shard_sizes
+from rewrite.split.states import WHOLE, is_same, shard_sizes
 from rewrite.split.unsure_ranks import forgetting_ranks
 
 _ROUNDS = 3
@@ -170,7 +170,10 @@ def _decided_at(flat: FlatGraph, decisions: Decisions, more: int) -> Decisions |
         kept,
         not_cut=decisions.not_cut,
     )
-    if others.answer_of_op != answers or others.state_of_tensor != decisions.state_of_tensor:
+    states = decisions.state_of_tensor
+    if not all(is_same(state, others.state_of_tensor[name]) for name, state in states.items()):
+        return None
+    if not all(is_same_answer(each, others.answer_of_op[name]) for name, each in answers.items()):
         return None
     return dataclasses.replace(others, is_open=True, open_axes=decisions.open_axes)
 

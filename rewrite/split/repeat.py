@@ -46,13 +46,12 @@ def repeated_ops(
         answer = answers[name]
         if isinstance(answer, Split) or answer.outputs:  # that was left whole
             continue
-        if name in kept_whole or name in flat.unit_of_node or node.op in DEFAULTS:
+        if name in flat.unit_of_node or node.op in DEFAULTS or not _is_small(node, properties):
             continue
-        if not _is_small(node, properties):
-            continue
+        may_repeat = name not in kept_whole
         if node.op == "Const":
             # A constant may wait for an op, as those of gradients do: each copy waits for its own.
-            small.add(name)
+            small.update([name] if may_repeat else [])
             fixed.update([name] if not node.input else [])
             continue
         sources = [parse_input(each) for each in node.input]
@@ -65,10 +64,12 @@ def repeated_ops(
         is_fixed = bool(sources) and all(s.op in fixed for s in sources)
         repeats = any(s.op in found for s in sources) or any(terms) or is_fixed
         own = (term or s.op in small for s, term in zip(sources, terms, strict=True))
-        if repeats and all(own) and not op_definition(node.op, name).is_stateful:
+        if not repeats or op_definition(node.op, name).is_stateful:
+            continue
+        fixed.update([name] if is_fixed else [])
+        if may_repeat and all(own):
             small.add(name)
             found.add(name)
-            fixed.update([name] if is_fixed else [])
     wanted = _read_by_shards(flat, answers, small - _read_otherwise(flat, answers, fixed))
     return {
         node.name: Split(

@@ -49,8 +49,13 @@ class FixedShapes:
         if self.refusal:
             self.cut_sizes(1)
 
+    def cut_along(self, state: Sharded, tensor: str, dtype: str) -> str:
+        """i4[M] how many elements each shard gets of a tensor's dimension that holds the batch."""
+        del tensor, dtype
+        return self.cut_sizes(state.inner)
+
     def cut_sizes(self, inner: int) -> str:
-        """i4[M] how many elements of the batch's dimension each shard gets."""
+        """i4[M] how many elements each shard gets, with so many in each entry."""
         sizes = np.array(self._sizes, np.int32) * np.int32(inner)
         if not self.refusal:
             return self._writer.shared_const(sizes)
@@ -140,14 +145,27 @@ class OpenShapes:
             [self._batch, const(np.arange(num_shards - 1, -1, -1, dtype=np.int32))], T=np.int32,
         )  # fmt: skip
         parts = const(np.array(num_shards, np.int32))
-        enough = op(
-            "GreaterEqual", "split/enough", [op("Squeeze", "split/entries", [self._batch],
-                                               T=np.int32), parts], T=np.int32,
-        )  # fmt: skip
+        self._entries = op("Squeeze", "split/entries", [self._batch], T=np.int32)
+        enough = op("GreaterEqual", "split/enough", [self._entries, parts], T=np.int32)
         self.refusal = assertion(writer, enough, advice, self._batch, refusals[-1:])
         self._sizes = op(
             "FloorDiv", "split/sizes", [rounded, parts, f"^{self.refusal}"], T=np.int32
         )
+
+    def cut_along(self, state: Sharded, tensor: str, dtype: str) -> str:
+        """See FixedShapes."""
+        if not state.is_any:
+            return self.cut_sizes(state.inner)
+
+        def made() -> str:
+            op, const = self._writer.op, self._writer.shared_const
+            shape = op("Shape", "split/shape_to_cut", [tensor], T=dtype, out_type=np.int32)
+            ends = [const(np.array([at], np.int32)) for at in (state.axis, 1)]
+            size = op("Slice", "split/size_to_cut", [shape, *ends], T=np.int32, Index=np.int32)
+            each = op("FloorDiv", "split/in_an_entry", [size, self._batch], T=np.int32)
+            return op("Mul", "split/sizes_to_cut", [self._sizes, each], T=np.int32)
+
+        return self._once(("cut along", state.axis, tensor), made)
 
     def cut_sizes(self, inner: int) -> str:
         """See FixedShapes."""
@@ -232,12 +250,22 @@ class OpenShapes:
         shard: int,
         name: str,
     ) -> str:
-        """Sizes plus or minus what the other shards have of the batch."""
-        number = value.dtype
+        """The whole's sizes less, or a part's plus, what the other shards have of the batch."""
+        number, op, const = value.dtype, self._writer.op, self._writer.shared_const
         rest = self._rest(shard, number)
-        weights = self._writer.shared_const(elements_per_entry(value, entries))
-        own = self._writer.op("Mul", f"split/{name}/rest", [rest, weights], T=number)
-        return self._writer.op(kind, f"split/{name}", [sizes, own], T=number)
+        fixed = {entry: state for entry, state in entries.items() if not state.is_any}
+        weights = const(elements_per_entry(value, fixed))
+        if len(fixed) < len(entries):
+            there = self._writer.cast(self._entries, number)
+            if kind == "AddV2":
+                there = op("Sub", f"split/{name}/entries", [there, rest], T=number)
+            each = op("FloorDiv", f"split/{name}/in_an_entry", [sizes, there], T=number)
+            ones = {entry: Sharded(0) for entry in entries if entry not in fixed}
+            chosen = const(elements_per_entry(value, ones))
+            each = op("Mul", f"split/{name}/of_any", [each, chosen], T=number)
+            weights = op("AddV2", f"split/{name}/of_all", [weights, each], T=number)
+        own = op("Mul", f"split/{name}/rest", [rest, weights], T=number)
+        return op(kind, f"split/{name}", [sizes, own], T=number)
 
     def _rest(self, shard: int, number: Any) -> str:
         """How many entries the other shards have, a scalar."""

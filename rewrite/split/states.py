@@ -22,11 +22,14 @@ class Sharded:
       axis: which dimension; never negative.
       outer: how many blocks lie outside of the batch in this dimension.
       inner: how many elements lie inside of one batch entry in this dimension.
+      is_any: whether `inner` is what it is at one size of what else is open, and another number in
+        other runs; only where outer is 1.
     """
 
     axis: int
     outer: int = 1
     inner: int = 1
+    is_any: bool = dataclasses.field(default=False, compare=False)
 
     def size(self, batch: int) -> int:
         """The size of the dimension in the tensor, or in a part that has `batch` entries."""
@@ -87,6 +90,21 @@ SUM = Partial()
 def shard_sizes(batch: int, num_shards: int) -> tuple[int, ...]:
     """How many entries of the batch each shard gets: they differ by at most one, larger first."""
     return tuple(batch // num_shards + (m < batch % num_shards) for m in range(num_shards))
+
+
+def seen_twice(one: State, two: State) -> State:
+    """The first state, of any number inside of an entry where the second has another one."""
+    if not isinstance(one, Sharded) or not isinstance(two, Sharded) or one.outer > 1:
+        return one
+    is_any = one != two == dataclasses.replace(one, inner=two.inner)
+    return dataclasses.replace(one, is_any=one.is_any or is_any)
+
+
+def is_same(one: State, two: State) -> bool:
+    """Whether a state is the first one, as that says of other sizes."""
+    if isinstance(one, Sharded) and isinstance(two, Sharded) and one.is_any:
+        return dataclasses.replace(one, inner=two.inner) == two
+    return one == two
 
 
 def can_be_cut(shape: tuple[int, ...] | None, state: State, batch: int) -> bool:

@@ -194,7 +194,7 @@ class StepTensors:
             axis += 1
         name = _named(tensor, "cut")
         axis_const = self._writer.shared_const(np.array(axis, np.int32))
-        sizes = self._shapes.cut_sizes(state.inner)
+        sizes = self._shapes.cut_along(state, whole, dtype)
         cut_of: dict[str, list[str]] = {}
         for each in dict.fromkeys(wholes := self._wholes_to_cut(tensor, state, whole)):
             own = f"{name}/part_{len(cut_of)}" if cut_of else name

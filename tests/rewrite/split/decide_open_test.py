@@ -14,6 +14,7 @@ from rewrite.split.decide import decide
 from rewrite.split.decide_open import decide_open
 from rewrite.split.larger_step import at_other_lengths
 from rewrite.split.op_view import Split
+from rewrite.split.prove_joints import prove_sizes
 from rewrite.split.states import Sharded
 from tests.rewrite.split.run_step import run, split_open_step
 
@@ -217,6 +218,9 @@ LENGTHS = {
     "behind a beginning": lambda x, p: entries_of(x[:, tf.shape(p)[1] :]),
     "in a loop": lambda x, p: added_up(x, lambda y: entries_of(x[:, :4] + y[:, None, None])),
     "blocks": lambda x, p: blocks_of(x),
+    "the first rows of all steps": lambda x, p: entries_of(tf.reshape(x, [-1, 2])[:90]),
+    "as many rows as p has": lambda x, p: entries_of(tf.reshape(x, [-1, 2])[: tf.size(p)]),
+    "halves": lambda x, p: entries_of(x[:, : tf.shape(x)[1] // 2]),
 }
 """{what: terms of a loss whose shape is the batch's times a number, at some lengths only}."""
 
@@ -243,6 +247,57 @@ def test_lengths_beside_the_batch(what):
         one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
         for wanted, found in zip(one, other, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def added_up_and_back(x):
+    """A whole op's rows, one behind another, are cut again; its number of rows counts, too."""
+    rows = tf.tanh(tf.cumsum(tf.reshape(x, [-1, 2]), 0))
+    back = tf.reshape(rows, tf.shape(x)) * tf.cast(tf.size(rows), tf.float32)
+    return back + tf.reduce_sum(tf.reshape(rows, [-1]))
+
+
+BESIDE = {
+    "dense": lambda x: tf.tanh(tf.tensordot(x, MIXED, 1)),
+    "two dense": lambda x: tf.tensordot(tf.tanh(tf.tensordot(x, MIXED, 1)), MIXED, 1),
+    "elements": lambda x: tf.tanh(tf.reshape(tf.reshape(x, [-1]) * 2.0, tf.shape(x))),
+    "told sizes": lambda x: tf.tanh(
+        tf.reshape(x, [tf.shape(x)[0] * tf.shape(x)[1], 2])
+        + tf.ones([tf.shape(x)[0] * tf.shape(x)[1], 1])
+    ),
+    "a mean": entries_of,
+    "cut again": added_up_and_back,
+    "pairs": lambda x: tf.tanh(tf.reshape(x, [-1, 1]) + tf.reshape(x[:, :, ::-1], [-1, 1])),
+}
+"""{what: a loss's terms that have the steps of all entries one behind another}."""
+MIXED = np.array([[1.0, -2.0], [3.0, 4.0]], np.float32)
+
+
+@pytest.mark.parametrize("what", BESIDE)
+def test_steps_of_any_number_beside_the_batch(what):
+    """What has them in one dimension with the batch is split, by as many as there are in a run."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (None, None, 2), "x")
+        w = tf.constant([1.0, 2.0])
+        loss = tf.reduce_sum(BESIDE[what](x * w))
+        fetches = [loss.name, tf.gradients(loss, w)[0].name]
+    feeds = [TensorSpec("x:0", "float32", (8, 10, 2))]
+    flat = flatten(graph.as_graph_def(), feeds, fetches)
+    decisions = decide_open(flat, infer_known(flat), 8, {"x:0": 0}, {"x:0": [0, 1]})
+    assert decisions is not None
+    whole = [n.name for n in flat.graph_def.node
+             if (reason := getattr(decisions.answer_of_op[n.name], "reason", ""))
+             and "across the batch" not in reason]  # fmt: skip
+    assert not whole
+    assert any(getattr(state, "is_any", False) for state in decisions.state_of_tensor.values())
+    for num_shards in (2, 3):
+        split = build_step(flat, decisions, num_shards)
+        proof = prove_sizes(flat, decisions, split, num_shards, 60.0)
+        assert len(proof.batches) == 2
+        for shape in ((8, 10, 2), (8, 20, 2), (5, 7, 2), (3, 1, 2), (4, 0, 2)):
+            given = {"x:0": np.random.default_rng(0).random(shape).astype(np.float32)}
+            one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
+            for wanted, found in zip(one, other, strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-4)
 
 
 def in_a_scan(x, wanted):
