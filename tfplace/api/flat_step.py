@@ -54,10 +54,10 @@ class FlatStep:
         _require_fed(tf.nest.flatten(traced))
         self._leaves = _parts(self._structure)
         self._parameters = list(inspect.signature(function).parameters)
-        specs = _parts(traced)
+        inputs = _parts(traced)
         self.name = str(getattr(function, "__name__", "step"))
-        self._fed = [i for i, spec in enumerate(specs) if isinstance(spec, tf.TensorSpec)]
-        self._specs = [specs[i] for i in self._fed]
+        self._fed = [i for i, spec in enumerate(inputs) if isinstance(spec, tf.TensorSpec)]
+        self._specs = [inputs[i] for i in self._fed]
         self.shapes = tuple(spec.shape for spec in self._specs)
         captured = _captured(self._concrete)
         self.variables = [each for each in captured if isinstance(each, tf.Variable)]

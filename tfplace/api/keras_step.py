@@ -1,13 +1,14 @@
 """The training step of a compiled Keras model."""
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from graphs.errors import UsageError
+from tfplace.api.example_call import Call, open_batch
 
 
 def is_keras_model(step: Any) -> bool:
@@ -54,10 +55,42 @@ def keras_step(model: Any, example_args: Any) -> Callable[..., Any]:
     return train_step
 
 
-def takes_any_batch(model: Any) -> bool:
-    """Whether no input of the model says how many entries a batch has."""
-    inputs = tf.nest.flatten(getattr(model, "inputs", None))
-    return all(getattr(each, "shape", (None,))[:1] in ((), (None,)) for each in inputs)
+def openings(model: Any) -> Sequence[Callable[[Call], Call]]:
+    """What a step may be traced for beyond its example's shapes.
+
+    Any length that the model's inputs and outputs leave open and any batch, or any batch alone,
+    as in model.fit; nothing where an input says how many entries a batch has.
+    """
+    inputs, outputs = (getattr(model, name, None) or () for name in ("inputs", "outputs"))
+    of_inputs, of_outputs = ([tf.TensorShape(t.shape) for t in ts] for ts in (inputs, outputs))
+    if any(shape.rank and shape[0] is not None for shape in of_inputs):
+        return ()
+
+    def open_lengths(call: Call) -> Call:
+        (x, *others), keywords = open_batch(call).structure
+        x = _open_as(of_inputs, [each.name for each in inputs], x)
+        names = getattr(model, "output_names", ())
+        return Call((x, *(_open_as(of_outputs, names, each) for each in others)), keywords)
+
+    return open_lengths, open_batch
+
+
+def _open_as(shapes: Sequence[tf.TensorShape], names: Sequence[str], specs: Any) -> Any:
+    """Specs, open where these shapes of the model are, by their names or in their order."""
+    if isinstance(specs, Mapping):
+        keys = names if set(names) == set(specs) else sorted(specs)
+        opened = _open_as(shapes, (), tuple(specs[key] for key in keys))
+        return dict(zip(keys, opened, strict=True))
+    if isinstance(specs, tuple) and len(specs) == len(shapes):
+        return tuple(_open_as([one], (), spec) for one, spec in zip(shapes, specs, strict=True))
+    if len(shapes) != 1 or not isinstance(specs, tf.TensorSpec):
+        return specs
+    rank, known = specs.shape.rank, shapes[0]
+    if known.rank is None or rank > known.rank:
+        return specs
+    axes = zip(specs.shape, known[:rank], strict=True)
+    sizes = [None if is_open is None else size for size, is_open in axes]
+    return tf.TensorSpec(sizes, specs.dtype)
 
 
 def as_keras_data(arguments: Any) -> Any:

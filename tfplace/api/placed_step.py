@@ -20,8 +20,8 @@ from tfplace.api.keras_step import (
     is_keras_model,
     keras_example,
     keras_step,
+    openings,
     reset_metrics,
-    takes_any_batch,
 )
 from tfplace.api.placings import Placings
 from tfplace.report.report import Report
@@ -200,7 +200,7 @@ def place(
         )
     is_traced = hasattr(function, "get_concrete_function")
     traced = function if is_traced else tf.function(function)
-    placings = Placings(traced, call, flags, is_open=model is not None and takes_any_batch(model))
+    placings = Placings(traced, call, flags, () if model is None else openings(model))
     if call is not None:
         for size in batch_sizes:
             other = call.of_size(size)

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.output_dir import atomic_directory
 from rewrite.written_signature import whole_signature
 from tfplace.algorithms.placers.legal import legal, working_devices
-from tfplace.api.example_call import Call, open_batch, open_where_unlike
+from tfplace.api.example_call import Call, open_where_unlike
 from tfplace.api.flags import OptimizeFlags, flag_values
 from tfplace.api.flat_step import TRAIN, FlatStep, Shapes, shapes_of
 from tfplace.api.load import load
@@ -39,6 +39,7 @@ from tfplace.simulation.simulated import simulated
 
 _log = logging.getLogger("tfplace")
 _REFUSED = "node split/assert"  # in TensorFlow's error; of a split model inside, a path precedes it
+Openings = Sequence[Callable[[Call], Call]]
 MANY_SHAPES = 8  # from here on it is worth saying how to have fewer
 
 
@@ -69,7 +70,7 @@ class Placings:
     """
 
     def __init__(
-        self, function: Any, call: Call | None, flags: OptimizeFlags, is_open: bool = False
+        self, function: Any, call: Call | None, flags: OptimizeFlags, openings: Openings = ()
     ) -> None:
         """Places it.
 
@@ -77,12 +78,12 @@ class Placings:
           function: a tf.function.
           call: example arguments; None where its input signature says all.
           flags: those of `optimize`.
-          is_open: whether it is traced for any size of the example's batch, and for any size of
-            what differs in a later call, as Keras does; where it can't be traced so, as here.
+          openings: what more than a call's shapes it is traced for, and what differs in a later
+            call, as Keras does: the first of these that it can be traced for.
         """
         _require_own_devices(flags.get("cluster", "local"))
         self._function, self._flags = function, _on_logical_devices(flags)
-        self._is_open = is_open
+        self._openings = openings
         self._all: list[Placing] = []
         self.first = self._traced(call)
         self.placed_of: dict[int, tuple[Any, Any]] = {}
@@ -205,19 +206,22 @@ class Placings:
 
     def _traced(self, call: Call | None) -> FlatStep:
         """The step for a call, open where it may be."""
-        if call is None or not self._is_open:
+        if call is None:
             return FlatStep(self._function, call)
         alike = (each.flat for each in reversed(self._all) if each.flat.has_form(call))
         known = next(alike, None)
-        specs = known and known.specs and open_where_unlike(known.specs, call)
-        raised: list[Exception] = []
-        attempt = tf.function(_attempt(self._function.python_function, raised))
-        flat = FlatStep(attempt, call, specs or open_batch(call))
-        if not raised:
-            return flat
-        said = str(raised[0]).strip().splitlines() or [type(raised[0]).__name__]
-        _log.info("%s: traced for each size of a batch, as for any: %s", flat.name, said[-1])
-        self._is_open = False
+        opened = [each(call) for each in self._openings]
+        if known is not None and known.specs is not None:
+            opened = [open_where_unlike(known.specs, call)]
+        for specs in opened:
+            raised: list[Exception] = []
+            attempt = tf.function(_attempt(self._function.python_function, raised))
+            flat = FlatStep(attempt, call, specs)
+            if not raised:
+                return flat
+            said = str(raised[0]).strip().splitlines() or [type(raised[0]).__name__]
+            _log.info("%s: not traced for more shapes than the example's: %s", flat.name, said[-1])
+        self._openings = ()
         return FlatStep(self._function, call)
 
     def _place_like_first(self, flat: FlatStep, call: Call, folder: str) -> str:

@@ -307,6 +307,48 @@ def test_one_placing_is_for_batches_of_any_size_with_losses_of_each_output(packa
 
 
 @pytest.mark.parametrize("package", [keras, tf_keras])
+def test_one_placing_is_for_all_lengths_that_inputs_leave_open(package, monkeypatch):
+    def tagger():
+        package.utils.set_random_seed(1)
+        layers = package.layers
+        words, person = layers.Input((None,), name="words"), layers.Input((3,), name="person")
+        vectors = layers.Embedding(9, 4)(words)
+        outputs = {
+            "tags": layers.Dense(2, name="tags")(
+                layers.SimpleRNN(4, return_sequences=True)(vectors)
+            ),
+            "score": layers.Dense(1, name="score")(person),
+        }
+        model = package.Model({"w": words, "p": person}, outputs)
+        model.compile(
+            "adam",
+            {
+                "tags": package.losses.SparseCategoricalCrossentropy(from_logits=True),
+                "score": "mse",
+            },
+        )
+        return model
+
+    sizes = ((4, 5), (4, 7), (3, 3), (1, 7))
+    words = [np.arange(b * n).reshape(b, n) % 9 for b, n in sizes]
+    batches = [({"w": w, "p": X[: len(w)]}, {"tags": w % 2, "score": Y[: len(w)]}) for w in words]
+    spec = tf.nest.map_structure(lambda a: tf.TensorSpec([None, a.shape[1]], a.dtype), batches[0])
+    for part, name in zip(spec, ("w", "tags"), strict=True):
+        part[name] = tf.TensorSpec([None, None], tf.int64)
+    data = tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=spec)
+    data = data.apply(tf.data.experimental.assert_cardinality(len(batches)))
+    wanted, expected = tagger(), tagger()
+    step = tfplace.place(wanted, batches[0], **QUICK)
+    monkeypatch.setattr("tfplace.api.placings.place_like", never)
+    found, history = (fit(data, epochs=3, verbose=0).history for fit in (step.fit, expected.fit))
+    assert set(found) == set(history)
+    for name, values in history.items():
+        assert found[name] == pytest.approx(values, rel=1e-4), name
+    for one, other in zip(wanted.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
 def test_another_length_is_placed_once_for_all_lengths(package, monkeypatch):
     class Mean(package.layers.Layer):  # type: ignore[name-defined]
         def call(self, x):
