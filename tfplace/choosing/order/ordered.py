@@ -39,8 +39,6 @@ RELAYED_SHARES = (0.02, 0.035, 0.06)
 """The same where it is handed on from shard to shard, over several hosts: before it is needed."""
 WORTH = 1e-3
 """A step that is shorter by less than this share is not worth edges."""
-LESS_MEMORY = 0.1
-"""A peak that is lower by this share is, where the step takes no longer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,16 +185,13 @@ def _joined(one: OrderEdges, other: OrderEdges) -> OrderEdges:
 
 
 def _is_better(one: Outcome, other: Outcome) -> bool:
-    """Whether it fits where the other doesn't, or is clearly shorter, or holds clearly less in the
-    same time; of two that don't fit, less memory counts."""
+    """Whether it fits where the other doesn't, or is clearly shorter; of two that don't fit, less
+    memory counts."""
     one_fits, other_fits = (not isinstance(outcome, Infeasible) for outcome in (one, other))
     if one_fits != other_fits:
         return one_fits
-    peak, other_peak = max(one.peak_bytes, default=0), max(other.peak_bytes, default=0)
     if not one_fits:
-        return peak < other_peak
-    if peak < other_peak * (1.0 - LESS_MEMORY):
-        return one.step_seconds <= other.step_seconds * (1.0 + WORTH)
+        return max(one.peak_bytes, default=0) < max(other.peak_bytes, default=0)
     return one.step_seconds < other.step_seconds * (1.0 - WORTH)
 
 
