@@ -334,10 +334,16 @@ def _require_own_devices(cluster: str | Cluster) -> None:
     if missing:
         raise UsageError(
             f"placing a step: its cluster has {missing[0]}, and this process is not connected to "
-            "that task; wanted devices of this process: save the step's model, place it with "
-            "tfplace.optimize, and load it in a program of its own "
-            "(tfplace.load(path, start_workers=True) for workers:N)"
+            "that task; wanted devices of this process, or three lines, the last one in a program "
+            "of its own (start_workers: for workers:N; else see tfplace/docs/multiple_hosts.md):\n"
+            '  tf.saved_model.save(MODULE, "step", signatures={"train_step": STEP})\n'
+            f'  tfplace.optimize("step", cluster={_text_of(cluster)}, output_dir="placed")\n'
+            '  step = tfplace.load("placed", start_workers=True).signatures["train_step"]'
         )
+
+
+def _text_of(cluster: str | Cluster) -> str:
+    return repr(cluster) if isinstance(cluster, str) else "CLUSTER"
 
 
 def _text(shapes: Any) -> str:
