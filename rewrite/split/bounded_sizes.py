@@ -31,6 +31,12 @@ _SHAPE_INPUT = {"AvgPool3DGrad": 0, "AvgPoolGrad": 0, "BroadcastTo": 1, "Conv2DB
                 "Conv3DBackpropInputV2": 0, "DepthwiseConv2dNativeBackpropInput": 0, "Fill": 0,
                 "Reshape": 1, "ScatterNd": 2, "Slice": 2, "StridedSliceGrad": 0}  # fmt: skip
 """{op: the input that says its output's whole shape, whatever the shapes of all others}."""
+_SHAPED_AS_FIRST = frozenset(
+    """
+    MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 TensorScatterAdd TensorScatterMax TensorScatterMin
+    TensorScatterSub TensorScatterUpdate
+    """.split()
+)
 Values = Callable[[str], np.ndarray | None]
 Shapes = Callable[[str], Shape]
 
@@ -125,7 +131,9 @@ class _Graph:
         return self._shapes[0](tensor) != self._shapes[1](tensor)
 
     def _says_its_shape(self, node: Any, data: list[str]) -> bool:
-        """Whether unmarked numbers say its output's shape at both sizes."""
+        """Whether unmarked numbers, or the first input, say its output's shape at both sizes."""
+        if node.op in _SHAPED_AS_FIRST:
+            return data[0] not in self.shaped
         if node.op not in _SHAPE_INPUT or data[_SHAPE_INPUT[node.op]] in self.marks:
             return False
         said = [value(data[_SHAPE_INPUT[node.op]]) for value in self._values]

@@ -104,7 +104,8 @@ class Line:
         varying, (before, after) = self.varying, self.batches
         if self.one is None or self.other is None or self.one.shape != self.other.shape:
             return varying
-        return np.asarray(varying & (np.mod(self.other - self.one, after - before) == 0))
+        with np.errstate(invalid="ignore"):  # of infinite ones
+            return np.asarray(varying & (np.mod(self.other - self.one, after - before) == 0))
 
     @property
     def is_as_long(self) -> bool:

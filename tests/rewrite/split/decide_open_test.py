@@ -300,6 +300,34 @@ def test_steps_of_any_number_beside_the_batch(what):
                 np.testing.assert_allclose(found, wanted, rtol=1e-4)
 
 
+def test_scores_of_each_with_others_of_another_number():
+    """The labels' diagonal is as long as the shorter of both; the matrix is not."""
+    with tf.Graph().as_default() as graph:
+        x, others = (v1.placeholder(tf.float32, (None, 2), name) for name in ("x", "others"))
+        w = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+        scores = tf.matmul(x @ w, others, transpose_b=True)
+        labels = tf.eye(tf.shape(scores)[0], tf.shape(scores)[1])
+        losses = tf.nn.softmax_cross_entropy_with_logits(labels, scores)
+        loss = tf.reduce_sum(losses)
+        fetches = [loss.name, tf.gradients(loss, w)[0].name]
+    feeds = [TensorSpec("x:0", "float32", (6, 2)), TensorSpec("others:0", "float32", (6, 2))]
+    flat = flatten(graph.as_graph_def(), feeds, fetches)
+    open_axes = {feed.tensor: [0] for feed in feeds}
+    decisions = decide_open(flat, infer_known(flat), 6, {"x:0": 0}, open_axes)
+    assert decisions is not None
+    whole = [n.op for n in flat.graph_def.node
+             if getattr(decisions.answer_of_op[n.name], "reason", "")]  # fmt: skip
+    assert not whole
+    split = build_step(flat, decisions, 2)
+    for sizes in ((6, 6), (9, 4), (3, 7)):
+        rng = np.random.default_rng(0)
+        arrays = [rng.random((size, 2)).astype(np.float32) for size in sizes]
+        given = dict(zip(("x:0", "others:0"), arrays, strict=True))
+        one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
+        for wanted, found in zip(one, other, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
 def in_a_scan(x, wanted):
     """A mean of squared differences from what a loop over time makes, which is as long as x."""
     steps = tf.scan(lambda h, t: tf.tanh(h + t), tf.transpose(x, [1, 0, 2]), tf.zeros_like(x[:, 0]))
