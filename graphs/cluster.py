@@ -1,7 +1,5 @@
 """Devices, the links between them, and which transfers share a channel."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 
@@ -93,7 +91,7 @@ class TransferWork:
     receiver_seconds_per_byte: FloatArray
 
     @classmethod
-    def none(cls, num_devices: int) -> TransferWork:
+    def none(cls, num_devices: int) -> "TransferWork":
         """Transfers that take nothing of the devices, as those of a GPU's copy engines do."""
         return cls(*(np.zeros((num_devices, num_devices)) for _ in range(4)))
 

@@ -4,8 +4,6 @@ The contract (`tfplace/docs/contract.md`), section 6, lists them. A file may com
 every figure is checked before a simulation sees it, and before a cast could change it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -65,7 +63,7 @@ EXECUTOR_FIELDS: Mapping[str, str] = {
 }
 
 
-def checked_arrays(path: str, raw: Arrays) -> dict[str, np.ndarray]:
+def checked_arrays(path: str, raw: "Arrays") -> dict[str, np.ndarray]:
     """The arrays with the dtypes and shapes of the contract; extras filled in.
 
     Args:
@@ -92,7 +90,7 @@ def checked_arrays(path: str, raw: Arrays) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _sizes(path: str, raw: Arrays) -> dict[str, int]:
+def _sizes(path: str, raw: "Arrays") -> dict[str, int]:
     sizes = {
         "N": np.size(raw["op_names"]),
         "T": np.size(raw["tensor_producer"]),
@@ -108,7 +106,7 @@ def _sizes(path: str, raw: Arrays) -> dict[str, int]:
     return sizes
 
 
-def _executor_tables(path: str, raw: Arrays) -> dict[str, tuple[str, tuple[str | int, ...]]]:
+def _executor_tables(path: str, raw: "Arrays") -> dict[str, tuple[str, tuple[str | int, ...]]]:
     """What there has to be of an executor, beside what is there of it."""
     contention = CONTENTION if any(name in raw for name in CONTENTION) else {}
     executor = {**EXECUTOR, **contention}
@@ -152,7 +150,7 @@ def _checked(
     return np.ascontiguousarray(array.astype(kind)).reshape(shape)
 
 
-def _default_extras(arrays: Arrays, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+def _default_extras(arrays: "Arrays", sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
     """What a file without extras means: outputs in tensor order, shapes unknown."""
     names = np.char.upper(arrays["device_names"])
     seen: dict[int, int] = {}

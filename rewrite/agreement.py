@@ -10,8 +10,6 @@ rounding errors itself: the gradient of an attention's key bias is zero on paper
 of a convolution's bias before a batch normalisation.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
@@ -41,7 +39,7 @@ class OutputAgreement:
     largest: float = 0.0
 
     @classmethod
-    def of(cls, values: Iterable[np.ndarray], narrowest: str = "") -> OutputAgreement:
+    def of(cls, values: Iterable[np.ndarray], narrowest: str = "") -> "OutputAgreement":
         """For a run that computed `values`; `narrowest` is the model's least precise float type."""
         largest = max((_largest(value) for value in values), default=0.0)
         return cls(_epsilon(tf.as_dtype(narrowest)) if narrowest else 0.0, largest)

@@ -10,8 +10,6 @@ their bodies follow it. If such a body is also called openly elsewhere, and has 
 unit gets a body without any. A conditional that TensorFlow opens is a call of its branches.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Mapping
@@ -49,12 +47,12 @@ class _Variant:
     base: str
     free: bool
     devices: dict[str, str]
-    callees: dict[str, _Variant]
-    unit_bodies: dict[str, _Variant]
+    callees: "dict[str, _Variant]"
+    unit_bodies: "dict[str, _Variant]"
     units: set[str]
     name: str = ""
 
-    def agrees(self, other: _Variant) -> bool:
+    def agrees(self, other: "_Variant") -> bool:
         return (
             self.free == other.free
             and _agree(self.devices, other.devices)
@@ -62,7 +60,7 @@ class _Variant:
             and _agree(self.unit_bodies, other.unit_bodies)
         )
 
-    def absorb(self, other: _Variant) -> None:
+    def absorb(self, other: "_Variant") -> None:
         self.devices.update(other.devices)
         self.callees.update(other.callees)
         self.unit_bodies.update(other.unit_bodies)

@@ -1,7 +1,5 @@
 """Child process of `verify`: runs given and emitted models and compares what they compute."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -83,7 +81,7 @@ def main(argv: Sequence[str]) -> None:
     tell()
 
 
-def _outcome(runner: _Runner, check: Check, tell: Callable[[bool], None]) -> CheckOutcome:
+def _outcome(runner: "_Runner", check: Check, tell: Callable[[bool], None]) -> CheckOutcome:
     """Makes one check.
 
     Where the emitted model disagrees with the original, the original runs again: to see whether
@@ -128,7 +126,7 @@ def _nudges(agreement: OutputAgreement) -> list[Nudge]:
     return [functools.partial(agreement.nudged, seed=seed) for seed in range(_NUM_NUDGED)]
 
 
-def _after_one_step(runner: _Runner, check: Check) -> list[ComparedValue]:
+def _after_one_step(runner: "_Runner", check: Check) -> list[ComparedValue]:
     """What both models have in their variables then."""
     runs = [check.given, check.given, check.placed]
     first, second, placed = (runner.run(each, num_steps=1) for each in runs)
@@ -142,7 +140,7 @@ def _after_one_step(runner: _Runner, check: Check) -> list[ComparedValue]:
     ]
 
 
-def _runs(runner: _Runner, run: ModelRun) -> bool:
+def _runs(runner: "_Runner", run: ModelRun) -> bool:
     try:
         runner.run(run)
     except Exception:  # whatever a user's model raises
@@ -208,7 +206,7 @@ class _Runner:
         needed = {_file_of(model) for model in models if isinstance(model, SavedModel)}
         self._loaded = {key: each for key, each in self._loaded.items() if key in needed}
 
-    def _load(self, model: SavedModel) -> _Loaded:
+    def _load(self, model: SavedModel) -> "_Loaded":
         """The model as it is at first: kept, where a run changes nothing but variables."""
         if not model.has_only_variables:
             return _Loaded(model)

@@ -1,7 +1,5 @@
 """Plans what is run to compare an emitted model with the model as it came, on which inputs."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os
@@ -235,7 +233,7 @@ class Plan:
         is_run = self._is_the_run(signature) and how == SESSION
         return Check(f"signature {name} ({how})", given, placed, is_run)
 
-    def _that_gives(self, name: str) -> tuple[Plan, str]:
+    def _that_gives(self, name: str) -> "tuple[Plan, str]":
         """The plan with the model, and the signature there, that a signature is compared with."""
         if self._original is None or name == run_name(self._original._source):
             return self, name

@@ -1,7 +1,5 @@
 """tfplace: decides which op of a TensorFlow graph runs on which device, and writes it down."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

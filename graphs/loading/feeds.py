@@ -1,7 +1,5 @@
 """The arrays that a run is fed with: made up so that the run works, or read from a file."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import zlib
@@ -76,7 +74,7 @@ def generate_feeds(
 
 
 def feeds_of_opened(
-    flat: FlatGraph, properties: TensorProperties, feeds: Sequence[TensorSpec], seed: int
+    flat: "FlatGraph", properties: "TensorProperties", feeds: Sequence[TensorSpec], seed: int
 ) -> FeedArrays:
     """Does what `generate_feeds` does, for a run that is open and whose shapes are known.
 

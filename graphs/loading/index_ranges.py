@@ -5,8 +5,6 @@ ids of segments, sizes. What is divided or diminished on the way may be larger: 
 partitioned table go through that.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
@@ -144,7 +142,7 @@ class IndexRanges:
                             yield from inside._all_wanted(f"{argument}:0")
 
     @functools.cached_property
-    def _bodies(self) -> tuple[Sequence[UnitFunction], IndexRanges] | None:
+    def _bodies(self) -> "tuple[Sequence[UnitFunction], IndexRanges] | None":
         opened = unit_bodies(self._flow.flat, self._flow.properties)
         if opened is None:
             return None

@@ -4,8 +4,6 @@ It depends on the graph and on TensorFlow alone. Asking Grappler's process and T
 registry takes seconds. `costs.price` makes each device's seconds of it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
@@ -54,7 +52,7 @@ class NodeWork:
     is_idle: BoolArray
     kernel_source: str
     times: npt.NDArray[np.float64] | None = None
-    inner: InnerWork = dataclasses.field(default_factory=lambda: NO_INNER_WORK)
+    inner: "InnerWork" = dataclasses.field(default_factory=lambda: NO_INNER_WORK)
     trip_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
@@ -93,7 +91,9 @@ def node_work(flat: FlatGraph, properties: TensorProperties, nesting: int = 0) -
     )
 
 
-def _inner_work(flat: FlatGraph, bodies: UnitBodies, trips: TripCounts, nesting: int) -> InnerWork:
+def _inner_work(
+    flat: FlatGraph, bodies: UnitBodies, trips: "TripCounts", nesting: int
+) -> "InnerWork":
     """The rows of all bodies, and of what is inside these."""
     try:
         properties = infer(bodies.flat)

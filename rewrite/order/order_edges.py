@@ -1,7 +1,5 @@
 """The edges of an order: what holds for all, how they are marked, and the pass that adds them."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Collection, Iterable, Sequence
@@ -23,7 +21,9 @@ OrderEdge = tuple[Origin, Origin]
 """(the op that goes first, the op that waits for it), both in one body."""
 
 
-def placed_edges(calls: CallGraph, order: Iterable[OrderEdge]) -> dict[OrderEdge, list[PlacedEdge]]:
+def placed_edges(
+    calls: CallGraph, order: Iterable[OrderEdge]
+) -> "dict[OrderEdge, list[PlacedEdge]]":
     """Where each edge stands: in one body, in copies of a function, or nowhere."""
     places: dict[OrderEdge, list[PlacedEdge]] = {}
     for first, then in order:
@@ -112,7 +112,7 @@ def check_order(graph_def: Any, order: Iterable[OrderEdge]) -> None:
             )
 
 
-def _closing(nodes: Sequence[Any], edges: Iterable[PlacedEdge]) -> list[PlacedEdge]:
+def _closing(nodes: Sequence[Any], edges: "Iterable[PlacedEdge]") -> "list[PlacedEdge]":
     """Those of a body's edges that lie on a cycle of it."""
     edges, own = list(edges), edges_of(nodes)
     index = {node.name: number for number, node in enumerate(nodes)}

@@ -10,8 +10,6 @@ the second. Which shards share a host or a device has to be said before the step
 these ops are placed then, they compute the same.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections import defaultdict
@@ -230,7 +228,7 @@ class Home:
 class Homes:
     """Gives variables a home."""
 
-    def __init__(self, flat: FlatGraph, ring: Ring):
+    def __init__(self, flat: FlatGraph, ring: "Ring"):
         """Begins with nothing anywhere.
 
         Args:

@@ -5,8 +5,6 @@ TensorList. `Facts` begins with what is known of a graph and learns the rest op 
 of the graph, as the rules are asked.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math
@@ -176,7 +174,7 @@ class Facts:
         elif node.name not in self.flat.unit_of_node and self._is_incomplete(node, inputs):
             self._infer(node, inputs)
 
-    def origin(self, tensor: str) -> tuple[Facts, str]:
+    def origin(self, tensor: str) -> "tuple[Facts, str]":
         """Where a value comes from, before it was handed into functions and put into Optionals."""
         facts: Facts = self
         while True:
@@ -193,7 +191,7 @@ class Facts:
             else:
                 return facts, tensor
 
-    def put_in(self, optional: str) -> tuple[Facts, list[str]] | None:
+    def put_in(self, optional: str) -> "tuple[Facts, list[str]] | None":
         """What was put into an Optional; None where that is not known."""
         facts, tensor = self.origin(optional)
         node = facts.flat.nodes[op_of(tensor)]

@@ -1,7 +1,5 @@
 """Values of tensors that no run can change: constants, and what is computed of static shapes."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math
@@ -88,7 +86,7 @@ class KnownValues:
         """The array that "op:i" always has, or None."""
         return self._value_of.get(tensor)
 
-    def copy(self) -> KnownValues:
+    def copy(self) -> "KnownValues":
         """The same values, to which others can be added."""
         other = copy.copy(self)
         other._value_of = dict(self._value_of)

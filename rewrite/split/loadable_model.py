@@ -1,7 +1,5 @@
 """A written model made loadable here: without other hosts, a large one with less in it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -33,7 +31,7 @@ class Loadable:
     directory: str
     signatures: Sequence[str]
     is_fewer: bool = False
-    not_restored: Mapping[str, Kind] = dataclasses.field(default_factory=dict)
+    not_restored: "Mapping[str, Kind]" = dataclasses.field(default_factory=dict)
 
 
 def loadable(directory: Path, tags: Sequence[str], scratch: Path, is_whole: bool) -> Loadable:
@@ -71,7 +69,7 @@ class Fewer:
     """
 
     saved_model: Any
-    not_restored: Mapping[str, Kind]
+    not_restored: "Mapping[str, Kind]"
 
 
 def with_one_of_alike(meta_graph: Any) -> Fewer | None:

@@ -1,7 +1,5 @@
 """Whether a shard's copy of a function can work on its part alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +18,7 @@ _LOOKED_INTO = _RUN_FUNCTIONS | {"Assert"}
 """What only asserts may be left out; what runs functions does what these do."""
 
 
-def why_not_local(split: SplitBody, library: Mapping[str, Any], batch: int) -> str:
+def why_not_local(split: "SplitBody", library: Mapping[str, Any], batch: int) -> str:
     """Why a shard can't run a function on its own; empty where it can."""
     if effect := _effect_in(split.body.function, library):
         return f"its body has side effects or draws random numbers ({effect})"
@@ -91,7 +89,7 @@ def _effect_in(function: str, library: Mapping[str, Any]) -> str:
     return ""
 
 
-def _is_known(split: SplitBody, node: Any) -> bool:
+def _is_known(split: "SplitBody", node: Any) -> bool:
     """Whether all that an op makes is known before the run."""
     count = len(split.body.properties.dtype_of[node.name])
     return count > 0 and all(

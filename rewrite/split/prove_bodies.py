@@ -6,8 +6,6 @@ body is given and what it hands on are cut alike, so what holds before an iterat
 and its condition, which reads nothing but whole tensors, ends all shards' loops after the same one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -137,7 +135,7 @@ def _is_of_branch(
 class _BodyChecks(InputChecks):
     """Compares the ops of a function with those of a shard's one."""
 
-    def __init__(self, reading: BodyReading, functions: BodyProver):
+    def __init__(self, reading: "BodyReading", functions: BodyProver):
         super().__init__(reading, reading.split.states, reading.split.read_as)
         self._reading: BodyReading = reading
         self._functions = functions

@@ -1,7 +1,5 @@
 """Splits a model's step along its batch: from a model to a model that holds both steps."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -144,7 +142,7 @@ class StepToSplit:
 
     def _read(
         self, own: Any, batch_axes: Mapping[str, int] | None, place_of_shard: Sequence[Place]
-    ) -> _Readings:
+    ) -> "_Readings":
         source = self.source
         if self._opened is None:
             _require_own_step(source)

@@ -1,7 +1,5 @@
 """What a tensor of a split step can be: whole, sharded, or partial."""
 
-from __future__ import annotations
-
 import dataclasses
 
 
@@ -35,7 +33,7 @@ class Sharded:
         """The size of the dimension in the tensor, or in a part that has `batch` entries."""
         return self.outer * batch * self.inner
 
-    def blocks_of(self, shape: tuple[int, ...] | None, batch: int) -> Sharded | None:
+    def blocks_of(self, shape: tuple[int, ...] | None, batch: int) -> "Sharded | None":
         """How a tensor is cut that has some blocks of this one; None where it has none."""
         unit = batch * self.inner
         size = 0 if shape is None or self.axis >= len(shape) else shape[self.axis]
@@ -76,7 +74,7 @@ class Optioned:
       roots: as of a list.
     """
 
-    held: Whole | Sharded | Partial | Listed | Optioned | None
+    held: "Whole | Sharded | Partial | Listed | Optioned | None"
     roots: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
 

@@ -1,7 +1,5 @@
 """The arguments of one call of a step: bound to its parameters, checked, cut to other sizes."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import inspect
@@ -33,7 +31,7 @@ class Call:
         """Both, for tf.nest."""
         return (tuple(self.positional), dict(self.keywords))
 
-    def of_size(self, size: int) -> Call:
+    def of_size(self, size: int) -> "Call":
         """The same call with a batch of another size: its rows, repeated as often as needed.
 
         Raises:

@@ -3,8 +3,6 @@
 All seconds are in shares of a bound that there is, so that its numbers lie around 1.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections import defaultdict
@@ -42,8 +40,8 @@ class SiteStep:
     """
 
     barriers: Barriers
-    families: Sequence[Family]
-    cut: Family
+    families: "Sequence[Family]"
+    cut: "Family"
     cost: FloatArray
     soonest: FloatArray
     may_stay: BoolArray

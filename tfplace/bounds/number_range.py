@@ -1,7 +1,5 @@
 """Some numbers of shards: what a step of any of them takes at least; see any_split.py."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -132,7 +130,7 @@ class NumberRange:
     split: Sequence[StepRoles]
     batch: int
 
-    def cut(self) -> list[NumberRange]:
+    def cut(self) -> "list[NumberRange]":
         """Two ranges."""
         middle = int(math.sqrt(self.first * self.last))
         return [

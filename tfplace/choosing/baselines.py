@@ -1,7 +1,5 @@
 """Placements that need no learning: what every search has to beat."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time
@@ -149,7 +147,7 @@ def best_of(candidates: Sequence[Candidate]) -> Candidate | None:
     return min(feasible, key=lambda c: c.step_seconds, default=None)
 
 
-def as_reported(candidate: Candidate, problem: Problem) -> Baseline:
+def as_reported(candidate: Candidate, problem: Problem) -> "Baseline":
     """A candidate as report.json has it."""
     outcome = candidate.outcome
     # Empty where they are not known.

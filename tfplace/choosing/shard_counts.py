@@ -1,7 +1,5 @@
 """Which numbers of shards are worth a try, 1, 2, 4, ..., and what came of each of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -144,13 +142,13 @@ class ShardsFound:
         best = self.searched.best
         return math.inf if best is None else best.step_seconds
 
-    def interrupted(self) -> ShardsFound:
+    def interrupted(self) -> "ShardsFound":
         """The same, after a signal."""
         result = dataclasses.replace(self.searched.result, interrupted=True)
         searched = dataclasses.replace(self.searched, result=result)
         return dataclasses.replace(self, searched=searched)
 
-    def also(self, result: SearchResult, name: str) -> ShardsFound:
+    def also(self, result: SearchResult, name: str) -> "ShardsFound":
         """The same with what another search has found besides, a candidate of this name."""
         candidates = list(self.searched.candidates)
         if (best := result.best) is not None:

@@ -4,8 +4,6 @@ Small shards read all weights again, so a split step on one device takes longer 
 there, and shares of it would flatter.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +43,7 @@ class Unsplit:
         pairs = [(row, own.get(row.max_devices, row)) for row in rows]
         return [min(pair, key=lambda row: row.step_seconds or math.inf) for pair in pairs]
 
-    def on(self, corrected: Callable[[Problem], Problem]) -> Unsplit:
+    def on(self, corrected: Callable[[Problem], Problem]) -> "Unsplit":
         """The same on the machine as real runs have shown it."""
         problem = corrected(self.problem)
         return Unsplit(problem, predicted(problem, self.baselines), predicted(problem, self.found))

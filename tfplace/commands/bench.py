@@ -1,7 +1,5 @@
 """`tfplace bench --models=… --clusters=… --algorithms=… --output=FILE.json`."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Sequence
@@ -79,7 +77,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     return 0
 
 
-def _grid(values: flags.FlagValues, algorithms: Sequence[str], shards: int, capacity: int) -> Grid:
+def _grid(
+    values: flags.FlagValues, algorithms: Sequence[str], shards: int, capacity: int
+) -> "Grid":
     """What the flags ask for, as many cells at once as the executor can run where none says."""
     from tfplace.runs.bench.grid import Grid
 
@@ -155,7 +155,7 @@ def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:
     return f"{as_text(table)}{again}written   {stem}.json, .csv, .md, .png\n"
 
 
-def _tell(progress: Progress, row: dict[str, Any], done: int, total: int) -> None:
+def _tell(progress: "Progress", row: dict[str, Any], done: int, total: int) -> None:
     name = f"{row['model']} on {row['cluster']}, {row['algorithm']}, seed {row['seed']}"
     if "error" in row:
         outcome = f"failed: {row['error']}"

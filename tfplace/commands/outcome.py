@@ -1,7 +1,5 @@
 """How a command begins, and how it ends: its result, a line on stderr, an exit status."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -24,7 +22,7 @@ LONGEST_WORD = 300  # of an error line: a path may be long, a name in a damaged 
 LONGEST_LINE = 2000
 
 
-def text_output(values: flags.FlagValues, result: Any) -> Console | None:
+def text_output(values: flags.FlagValues, result: Any) -> "Console | None":
     """Prints the result with --format=json; else returns where to print it for a person."""
     if values.format == "json":
         from tfplace.report.report import plain
@@ -37,7 +35,7 @@ def text_output(values: flags.FlagValues, result: Any) -> Console | None:
     return console()
 
 
-def plain_table(title: str, *columns: str) -> Table:
+def plain_table(title: str, *columns: str) -> "Table":
     """A table without lines; what is too long for its column is broken, not cut."""
     from rich.table import Column, Table
 

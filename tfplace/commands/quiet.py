@@ -3,8 +3,6 @@
 TensorFlow has two ways: Python's `logging`, and its C++ code, which writes to file descriptor 2.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import os
@@ -88,7 +86,7 @@ class Unheard(io.FileIO):
         super().__init__(descriptor, "w", closefd=False)
         self._dropped_for = dropped_for
 
-    def write(self, content: ReadableBuffer) -> int:
+    def write(self, content: "ReadableBuffer") -> int:
         try:
             return super().write(content)
         except self._dropped_for:

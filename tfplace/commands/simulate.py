@@ -1,7 +1,5 @@
 """`tfplace simulate MODEL --placement=FILE`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -40,9 +38,9 @@ _STATUS_OF = {
 class SimulatedStep(NamedTuple):
     """What was prepared, the placement i4[N] that was simulated, and what it is worth."""
 
-    prepared: PreparedModel
-    placement: IntArray
-    prediction: Prediction
+    prepared: "PreparedModel"
+    placement: "IntArray"
+    prediction: "Prediction"
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
@@ -108,7 +106,7 @@ def predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
         return _predicted(options, values)
 
 
-def _predicted(options: ProblemOptions, values: flags.FlagValues) -> SimulatedStep:
+def _predicted(options: "ProblemOptions", values: flags.FlagValues) -> SimulatedStep:
     from graphs.problem_file import write_problem
     from tfplace.choosing.order.model_order import order_facts, simulated_in_order, with_order
     from tfplace.preparing.prepare import prepare

@@ -1,7 +1,5 @@
 """`tfplace solve PROBLEM.npz`."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
@@ -86,7 +84,7 @@ def _require_algorithm(name: str) -> None:
 
 
 def _write(
-    path: str, problem: Problem, device_of_op: IntArray, arrays: Mapping[str, np.ndarray]
+    path: str, problem: "Problem", device_of_op: "IntArray", arrays: "Mapping[str, np.ndarray]"
 ) -> None:
     """The placement as {op: device}, or, where there are any, the file's arrays with it."""
     import numpy as np

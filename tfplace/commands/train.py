@@ -1,7 +1,5 @@
 """`tfplace train --family=NAME --output=FILE.npz`."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Sequence
@@ -41,7 +39,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     limits = TrainingLimits(values.episodes, values.budget_seconds)
 
-    def keep(checkpoint: Checkpoint) -> None:
+    def keep(checkpoint: "Checkpoint") -> None:
         if kept is not None:
             write_checkpoint(str(kept), checkpoint)
 
@@ -68,7 +66,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     return 0
 
 
-def _latest(output: str, kept: Path | None) -> Checkpoint | None:
+def _latest(output: str, kept: Path | None) -> "Checkpoint | None":
     """What a killed training kept, or an earlier one left: whichever was trained longer.
 
     Raises:
@@ -86,7 +84,7 @@ def _latest(output: str, kept: Path | None) -> Checkpoint | None:
     )
 
 
-def _facts(output: str, result: TrainingResult) -> dict[str, Any]:
+def _facts(output: str, result: "TrainingResult") -> dict[str, Any]:
     checkpoint = result.checkpoint
     return {
         "output": output,

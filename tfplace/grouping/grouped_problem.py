@@ -1,7 +1,5 @@
 """A problem as the grouped policies see it: groups, and where each may lie."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -44,7 +42,7 @@ class GroupedProblem:
 
 
 def grouped_problem(
-    problem: Problem, config: GroupingConfig, seed: int, placement: IntArray | None = None
+    problem: Problem, config: "GroupingConfig", seed: int, placement: IntArray | None = None
 ) -> GroupedProblem:
     """Groups the ops as `config` says.
 

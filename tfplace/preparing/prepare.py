@@ -1,7 +1,5 @@
 """From a model's path to the placement problem: load, open, price, constrain."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import logging
@@ -54,7 +52,7 @@ LEAST_SECONDS_ALONE = 5.0
 class OrderOfPlacement(Protocol):
     """Finds what should start when."""
 
-    def __call__(self, prepared: PreparedModel, device_of_op: IntArray) -> Sequence[OrderEdge]:
+    def __call__(self, prepared: "PreparedModel", device_of_op: IntArray) -> Sequence[OrderEdge]:
         """Control edges for a placement i4[N] of the prepared model, each within a device."""
 
 

@@ -1,7 +1,5 @@
 """Writes the placed model, and the files beside it in assets.extra/tfplace/ (contract, 3)."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import json
@@ -205,7 +203,7 @@ class _Scope:
     """
 
     key: str
-    inside: dict[str, _Scope] = dataclasses.field(default_factory=dict)
+    inside: "dict[str, _Scope]" = dataclasses.field(default_factory=dict)
     devices: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, name: str, device: str) -> None:

@@ -1,7 +1,5 @@
 """What a person, or a program that uses the API, reads of one simulated placement."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Mapping
@@ -97,7 +95,7 @@ class Best:
     transfer_bytes: int
 
     @classmethod
-    def of(cls, placed: Simulated) -> Best:
+    def of(cls, placed: Simulated) -> "Best":
         """The same of a placement that was simulated; inf seconds where it can't run."""
         return cls(
             step_seconds=placed.outcome.step_seconds,

@@ -1,7 +1,5 @@
 """Ops that take a range of each axis, or put it back: slices, strided slices, padding."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sized
 from typing import Any, NamedTuple
@@ -85,7 +83,7 @@ def strided_slice(view: OpView) -> Answer:
     return dataclasses.replace(answer, shape_inputs={2: {end: answer.inputs[0]}})
 
 
-def _strided_blocks(view: OpView, spec: _Strides, state: Sharded) -> Split | None:
+def _strided_blocks(view: OpView, spec: "_Strides", state: Sharded) -> Split | None:
     """The first or the second of two batches that lie one behind another."""
     taken = spec.ranges.get(state.axis)
     found = taken and _blocks(state, taken.begin, taken.end, view.batch)
@@ -128,7 +126,7 @@ def strided_slice_gradient(view: OpView) -> Answer:
     return dataclasses.replace(answer, shape_inputs=shapes)
 
 
-def _gradient_of_blocks(view: OpView, spec: _Strides, result: tuple[int, ...]) -> Split | None:
+def _gradient_of_blocks(view: OpView, spec: "_Strides", result: tuple[int, ...]) -> Split | None:
     """Zeros where the batches lie that were not taken."""
     state = view.inputs[4].state
     if not isinstance(state, Sharded):

@@ -1,7 +1,5 @@
 """One chain of annealing on one problem, with the memory that its simulations need."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -85,7 +83,7 @@ class Chain:
         state.best[:] = device_of_op
         state.energy[BEST], state.feasible[BEST] = energy.seconds, not energy.is_infeasible
 
-    def copy_current(self, other: Chain) -> None:
+    def copy_current(self, other: "Chain") -> None:
         """Goes on from where another chain is."""
         self._set_current(other._state.position.device_of_op, other.current_energy)
 

@@ -4,8 +4,6 @@ Two runs from the same placement end up to a tenth apart, so many short ones are
 best go on: successive halving (Karnin, Koren, Somekh 2013; Jamieson and Talwalkar 2016).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
@@ -32,7 +30,7 @@ class Budget:
     def has_limit(self) -> bool:
         return self.trials is not None or math.isfinite(self.seconds)
 
-    def share_used(self, left: Budget) -> float:
+    def share_used(self, left: "Budget") -> float:
         """0 to 1: how much of this budget is used up when `left` is left of it."""
         if self.trials is not None and left.trials is not None:
             share = 1.0 - left.trials / max(self.trials, 1e-9)
@@ -41,7 +39,7 @@ class Budget:
         # A search that goes on later may have been given more than there was at first.
         return max(share, 0.0)
 
-    def as_rest_after(self, share_used: float) -> Budget:
+    def as_rest_after(self, share_used: float) -> "Budget":
         """The budget of which so much is used up when this one is left."""
         rest = max(1.0 - share_used, LEAST_REST)
         trials = None if self.trials is None else math.ceil(self.trials / rest)

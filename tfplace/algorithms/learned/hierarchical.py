@@ -1,7 +1,5 @@
 """HDP: a Grouper and a Placer, trained together by policy gradient."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 
@@ -153,7 +151,7 @@ class Hierarchical:
         grouping = GroupingConfig(max_groups=self.config.grouper.num_groups)
         return grouped_problem(self._problem, grouping, seed)
 
-    def _new_grouper(self, start: Grouping, seed: int) -> Grouper:
+    def _new_grouper(self, start: Grouping, seed: int) -> "Grouper":
         """A Grouper of the colocation units; a unit has the features of its first op."""
         first = np.unique(self._units.group_of_op, return_index=True)[1]
         config = dataclasses.replace(self.config.grouper, num_groups=self._num_groups)

@@ -1,7 +1,5 @@
 """Predicts measured steps on any machine that `graphs/machine_numbers.py` can say."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 
@@ -62,7 +60,7 @@ class ForwardModel:
         self._as_taken = self._of_problem if is_believed else np.zeros(len(self.numbers))
         self._deviation = deviation if is_believed else np.full(len(deviation), np.inf)
 
-    def forgetting(self) -> ForwardModel:
+    def forgetting(self) -> "ForwardModel":
         """The same where nothing is believed of what earlier runs have taught.
 
         Nor are the figures that were measured before it any better than assumed ones.

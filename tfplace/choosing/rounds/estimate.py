@@ -7,8 +7,6 @@ that noise has hit, bends nothing (Lange, Little and Taylor, Robust Statistical 
 Distribution, 1989). Derivatives are secants: a makespan has steps.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 
@@ -50,7 +48,7 @@ class Corrections:
     missed: float = LEAST_MISS
 
     @classmethod
-    def unknown(cls, model: ForwardModel) -> Corrections:
+    def unknown(cls, model: ForwardModel) -> "Corrections":
         """Before anything is measured."""
         return cls(model, model.as_taken, model.covariance)
 

@@ -4,8 +4,6 @@ Whatever they compute ends in an assignment to a variable: Grappler removes what
 replaces a transfer by a control edge where only the order matters.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Sequence
@@ -145,7 +143,7 @@ def products_beside_transfers(
     return drawing.probe(device, ends)
 
 
-def _send(drawing: _Drawing, transfers: TransferProbe) -> list[Any]:
+def _send(drawing: "_Drawing", transfers: TransferProbe) -> list[Any]:
     """Adds the transfers; returns the ops that run where and when the tensors have arrived."""
     handle = drawing.variable(transfers.source, _elements(transfers.num_bytes))
     sent = [drawing.read_again(transfers.source, handle, ()) for _ in range(transfers.count)]
@@ -153,7 +151,9 @@ def _send(drawing: _Drawing, transfers: TransferProbe) -> list[Any]:
     return [drawing.keep(target, drawing.first_element(target, tensor)) for tensor in sent]
 
 
-def _product_chain(drawing: _Drawing, device: str, side: int, depth: int) -> tuple[list[Any], Any]:
+def _product_chain(
+    drawing: "_Drawing", device: str, side: int, depth: int
+) -> tuple[list[Any], Any]:
     """The products in turn, and the op at their end."""
     factor = drawing.read(device, side * side, 1.0 / side)  # products stay as they are
     products = []
@@ -167,7 +167,7 @@ def _product_chain(drawing: _Drawing, device: str, side: int, depth: int) -> tup
     return products, drawing.keep(device, drawing.first_element(device, value))
 
 
-def _min_max_chain(drawing: _Drawing, device: str, value: Any, most: Any, length: int) -> Any:
+def _min_max_chain(drawing: "_Drawing", device: str, value: Any, most: Any, length: int) -> Any:
     with drawing.on(device):
         for position in range(length):  # in turn: Grappler merges equal types
             kind = tf.raw_ops.Maximum if position % 2 else tf.raw_ops.Minimum

@@ -3,8 +3,6 @@
 On a busy machine a line fits by chance: "79.5 GB/s" came of one whose R2 was -0.5.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
@@ -36,7 +34,7 @@ class TrustedLinks:
     links: Mapping[NamePair, LinkFigures]
     refused: Mapping[NamePair, str]
 
-    def for_all(self, like: Mapping[NamePair, NamePair]) -> TrustedLinks:
+    def for_all(self, like: Mapping[NamePair, NamePair]) -> "TrustedLinks":
         """The same for links that are {link: which measured one it is like}."""
         return TrustedLinks(
             {pair: self.links[measured] for pair, measured in like.items()},

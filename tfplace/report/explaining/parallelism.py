@@ -3,8 +3,6 @@
 Work is seconds of ops on the devices where they lie; what takes no time has no say.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import NamedTuple
 
@@ -107,7 +105,7 @@ def parallelism_of(problem: Problem, device_of_op: IntArray) -> Parallelism:
     return _as_groups(known, problem, by_op)
 
 
-def _as_one_group(known: Parallelism, problem: Problem, by_op: Work) -> Parallelism:
+def _as_one_group(known: Parallelism, problem: Problem, by_op: "Work") -> Parallelism:
     """Shards that use the same devices: layer by layer, op by op, or neither."""
     if known.together_share < MOSTLY:
         return known
@@ -118,7 +116,7 @@ def _as_one_group(known: Parallelism, problem: Problem, by_op: Work) -> Parallel
     return dataclasses.replace(known, kind=MODEL_PARALLEL, true_share=known.together_share)
 
 
-def _as_groups(known: Parallelism, problem: Problem, by_op: Work) -> Parallelism:
+def _as_groups(known: Parallelism, problem: Problem, by_op: "Work") -> Parallelism:
     """Shards, or groups of them, that use other devices than the others."""
     own = sum(known.work[np.ix_(shards, devices)].sum() for shards, devices in known.groups)
     share = float(own / known.work[:-1].sum())
@@ -159,7 +157,7 @@ def _groups(work: FloatArray) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], 
     )
 
 
-def _together(problem: Problem, by_op: Work) -> float:
+def _together(problem: Problem, by_op: "Work") -> float:
     """Share of the shards' work that lies where most of the same op's shards do."""
     split = np.flatnonzero(by_op.shard_of_op >= 0)
     if not len(split):

@@ -5,8 +5,6 @@ split at their last "/": scopes repeat. Above MAX_OPS and MAX_TRANSFERS the shor
 names and become runs ("37 short ops"), so that the file stays below a few MB whatever the graph.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
@@ -98,7 +96,7 @@ def _transfer_columns(
     sent: IntArray,
     row_of_transfer: IntArray,
     scale: float,
-    places: _Places,
+    places: "_Places",
     scopes: dict[str, int],
 ) -> dict[str, Any]:
     schedule, problem = explained.schedule, explained.problem

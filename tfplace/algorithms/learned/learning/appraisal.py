@@ -1,7 +1,5 @@
 """Outcomes become rewards and advantages against a moving baseline."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 
@@ -86,7 +84,7 @@ class MovingAverage:
     value: float | None = None
     decay: float = 0.9
 
-    def updated(self, rewards: FloatArray) -> MovingAverage:
+    def updated(self, rewards: FloatArray) -> "MovingAverage":
         """The baseline after rewards f8[B]; the same one if there are none."""
         if len(rewards) == 0:
             return self

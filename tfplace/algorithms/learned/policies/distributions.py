@@ -1,7 +1,5 @@
 """What all policies share: distributions over devices, kept as logarithms."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -17,7 +15,7 @@ from tfplace.search.trial import Proposal
 FORBIDDEN = -1e9
 
 
-def log_prior(allowed: BoolArray, frequencies: FloatArray | None = None) -> ProbabilityArray:
+def log_prior(allowed: BoolArray, frequencies: FloatArray | None = None) -> "ProbabilityArray":
     """f4[G, D] to be added to logits: 0 where a group may lie and FORBIDDEN elsewhere.
 
     Args:
@@ -28,7 +26,7 @@ def log_prior(allowed: BoolArray, frequencies: FloatArray | None = None) -> Prob
     return np.where(allowed, logs, FORBIDDEN).astype(np.float32)
 
 
-def gumbel_noise(rng: np.random.Generator, shape: tuple[int, ...]) -> ProbabilityArray:
+def gumbel_noise(rng: np.random.Generator, shape: tuple[int, ...]) -> "ProbabilityArray":
     """Standard Gumbel noise f4: the largest logit + noise is a sample of the logits' softmax."""
     return rng.gumbel(size=shape).astype(np.float32)
 

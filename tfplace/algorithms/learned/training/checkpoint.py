@@ -1,7 +1,5 @@
 """Checkpoints of trained policies: one .npz without pickles, read strictly."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json
@@ -231,7 +229,7 @@ def algorithm_with_policy(algorithm: str, policy: str | None) -> tuple[str, Chec
     return ALGORITHM, read_checkpoint(policy)
 
 
-def placeto_from(checkpoint: Checkpoint, problem: Problem, seed: int) -> Placeto:
+def placeto_from(checkpoint: Checkpoint, problem: Problem, seed: int) -> "Placeto":
     """Placeto with a checkpoint's weights.
 
     Its first episode is the trained policy alone; then it goes on learning at the last, low rate.
