@@ -1,7 +1,5 @@
 """What the elements of TensorLists have in common, which TensorFlow does not infer."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -47,7 +45,7 @@ class Element:
         return np.frombuffer(content, dtype).reshape(shape)
 
 
-def complete_list(facts: Facts, node: Any, inputs: Sequence[str]) -> None:
+def complete_list(facts: "Facts", node: Any, inputs: Sequence[str]) -> None:
     output = f"{node.name}:0"
     first = facts.elements.get(inputs[0], Element()) if inputs else Element()
     if node.op in ("TensorListReserve", "EmptyTensorList"):
@@ -86,7 +84,7 @@ def complete_list(facts: Facts, node: Any, inputs: Sequence[str]) -> None:
         facts.elements[output] = dataclasses.replace(first, length=None)
 
 
-def _read_element(facts: Facts, node: Any, inputs: Sequence[str], element: Element) -> None:
+def _read_element(facts: "Facts", node: Any, inputs: Sequence[str], element: Element) -> None:
     index, before = _ELEMENT_READERS[node.op]
     tensor = f"{node.name}:{index}"
     if not before:
@@ -105,7 +103,7 @@ def _read_element(facts: Facts, node: Any, inputs: Sequence[str], element: Eleme
         facts.learn_shape(tensor, (count, *element.shape))
 
 
-def _as_element(facts: Facts, tensor: str) -> Element:
+def _as_element(facts: "Facts", tensor: str) -> Element:
     shape, value = facts.shape(tensor), facts.value(tensor)
     if value is None:
         return Element(shape)
@@ -149,7 +147,7 @@ class ListElements:
         self._found: dict[str, Sharded] = {}
         self._failed: set[str] = set()
 
-    def for_body(self) -> ListElements:
+    def for_body(self) -> "ListElements":
         """What is known in this pass, to note apart what deciding a function finds."""
         inside = ListElements()
         inside._known = self._known
@@ -159,7 +157,7 @@ class ListElements:
         """What is known of the lists whose names begin so."""
         return frozenset(each for each in self._known.items() if each[0].startswith(scope))
 
-    def take(self, found: ListElements) -> None:
+    def take(self, found: "ListElements") -> None:
         """Notes what was found in a function."""
         self._seen |= found._seen
         self._failed |= found._failed

@@ -16,8 +16,6 @@ Whichever s holds, end(v) is at least the greater of the two; the least of that 
 bound. An op that is input of several ops counts once, for the first of them (its owner).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +52,7 @@ class Walk(NamedTuple):
     share_work: FloatArray
 
 
-def new_walk(sweep: Sweep) -> Walk:
+def new_walk(sweep: "Sweep") -> Walk:
     """Scratch for walks in a sweep."""
     num_ops = len(sweep.least)
     shares = _shares(sweep.least[sweep.source], sweep.hold)
@@ -92,7 +90,7 @@ def _shares(seconds: FloatArray, hold: FloatArray) -> FloatArray:
 
 
 @compiled_part
-def note_inputs(sweep: Sweep, walk: Walk, op: int) -> None:
+def note_inputs(sweep: "Sweep", walk: Walk, op: int) -> None:
     """Finds the input that ends last; the others are this op's unless an earlier op has them."""
     latest = -1.0
     for edge in range(sweep.row[op], sweep.row[op + 1]):
@@ -107,7 +105,7 @@ def note_inputs(sweep: Sweep, walk: Walk, op: int) -> None:
 
 
 @compiled_part
-def end_of_walk(sweep: Sweep, walk: Walk, op: int, kind: int) -> float:
+def end_of_walk(sweep: "Sweep", walk: Walk, op: int, kind: int) -> float:
     """The least end of an op on a class, over how far back its path stayed on its device."""
     for share in range(len(walk.shares)):
         walk.share_work[share] = 0.0
@@ -138,7 +136,7 @@ def end_of_walk(sweep: Sweep, walk: Walk, op: int, kind: int) -> float:
 
 
 @compiled_part
-def _add_inputs(sweep: Sweep, walk: Walk, op: int, kind: int, number: int) -> float:
+def _add_inputs(sweep: "Sweep", walk: Walk, op: int, kind: int, number: int) -> float:
     """Adds an op of the path and its other inputs to share_work; the least head of the inputs.
 
     An op that was added as an input of a later op of the path, and now turns out to lie on the
@@ -165,7 +163,7 @@ def _add_inputs(sweep: Sweep, walk: Walk, op: int, kind: int, number: int) -> fl
 
 
 @compiled_part
-def _taken(sweep: Sweep, edge: int, kind: int, machine: float) -> float:
+def _taken(sweep: "Sweep", edge: int, kind: int, machine: float) -> float:
     """What an input takes at least, with the machine's share y = `machine`."""
     source = sweep.source[edge]
     taken = (1.0 - machine) * sweep.hold[edge]

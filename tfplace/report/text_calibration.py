@@ -1,7 +1,5 @@
 """What was measured of a machine, for a person and as JSON: `calibrate`, and for reports."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:  # calibrating needs TensorFlow, other commands' reports don't
     from tfplace.measurement.calibration.line_fit import LineFit
 
 
-def calibration_to_json(calibration: Calibration, output: str) -> dict[str, Any]:
+def calibration_to_json(calibration: "Calibration", output: str) -> dict[str, Any]:
     """The result object: the cluster file's content, and how good its figures are."""
     return {
         "output": output,
@@ -45,7 +43,7 @@ def calibration_to_json(calibration: Calibration, output: str) -> dict[str, Any]
     }
 
 
-def print_calibration(calibration: Calibration, output: str, out: Console) -> None:
+def print_calibration(calibration: "Calibration", output: str, out: Console) -> None:
     """Prints devices, links, how well lines fit, and warnings."""
     cluster = calibration.cluster
     dispatch, fetch = (
@@ -72,7 +70,7 @@ def print_calibration(calibration: Calibration, output: str, out: Console) -> No
     out.print(f"use it    tfplace optimize MODEL --cluster={output}", soft_wrap=True)
 
 
-def _memory(calibration: Calibration) -> Iterator[tuple[str, str]]:
+def _memory(calibration: "Calibration") -> Iterator[tuple[str, str]]:
     """How fast devices stream, and how much slower they get beside each other."""
     fastest = max(ops.stream_bytes_per_second for ops in calibration.ops.values())
     if fastest:
@@ -85,7 +83,7 @@ def _memory(calibration: Calibration) -> Iterator[tuple[str, str]]:
         )
 
 
-def _devices(calibration: Calibration) -> Table:
+def _devices(calibration: "Calibration") -> Table:
     devices = table(("device", "", "an op", "in a step", "ops at once"))
     for position, device in enumerate(calibration.cluster.devices):
         devices.add_row(
@@ -98,7 +96,7 @@ def _devices(calibration: Calibration) -> Table:
     return devices
 
 
-def _links(calibration: Calibration) -> Table:
+def _links(calibration: "Calibration") -> Table:
     links = table(("link", "latency", "rate", "fit is off by", "R2", ""))
     for ends, link in calibration.links.items():
         links.add_row(
@@ -112,7 +110,7 @@ def _links(calibration: Calibration) -> Table:
     return links
 
 
-def _transfer_work(calibration: Calibration) -> Table:
+def _transfer_work(calibration: "Calibration") -> Table:
     """As it is in the cluster file; beside it how far one line misses that link's own figures."""
     rows = table(("a transfer takes", "of its sender", "off by", "of its receiver", "off by"))
     work, names = calibration.cluster.transfer_work, calibration.cluster.device_names
@@ -132,13 +130,13 @@ def _transfer_work(calibration: Calibration) -> Table:
     return rows
 
 
-def _ends_text(calibration: Calibration, ends: tuple[str, str]) -> str:
+def _ends_text(calibration: "Calibration", ends: tuple[str, str]) -> str:
     """Positions in the table of devices, which are shorter than names."""
     names = calibration.cluster.device_names
     return " -> ".join(str(names.index(end)) for end in ends)
 
 
-def _residual(fit: LineFit | None) -> str:
+def _residual(fit: "LineFit | None") -> str:
     return "" if fit is None else share_text(fit.median_relative_residual)
 
 
