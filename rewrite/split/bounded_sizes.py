@@ -49,7 +49,7 @@ def of_bounded_sizes(flat: Any, first: Decisions, second: Decisions) -> set[str]
 
     Args:
       flat: the step.
-      first, second: what was decided at two batch sizes.
+      first, second: what was decided at two batch sizes, of the same other sizes where that runs.
     """
     if first.batch == second.batch:  # nothing grows but what else is open
         return set()

@@ -107,6 +107,13 @@ def _decide_with(
         bodies=bodies or Bodies(flat.graph_def),
     )
     values = [KnownValues(*step) for step in ((flat, properties), larger, *lengths)]
+
+    def with_more(step: FlatGraph) -> Decisions | None:
+        """At more entries of the batch, and of nothing else."""
+        axes = {feed: [*each] for feed, each in along.items()}
+        longer = larger_step(step, axis_of_feed, axes, more) if more else None
+        return None if longer is None else decided(*longer, batch + more, not_cut=not_cut)
+
     while True:
         first = decided(flat, properties, batch, not_cut=not_cut, values=values[0])
         second = decided(
@@ -115,10 +122,11 @@ def _decide_with(
         if not second.refused <= first.refused:
             return None
         first = _seen_twice(first, second)
+        grown = (with_more(flat) if any(others.values()) else None) or second
         not_the_batch = (
             _cut_at_one_size(flat, first, second)
             or of_another_size(flat, first, far)
-            or of_bounded_sizes(flat, first, second)
+            or of_bounded_sizes(flat, first, grown)
             or _cut_though_open_elsewhere(flat, first, second)
         )
         if not_the_batch:
@@ -139,7 +147,10 @@ def _decide_with(
                 lengths, are_held = _lengths_that_run(flat, others, first, decided), True
                 values[2:] = [KnownValues(*step) for step in lengths]
                 continue
-            for at in at_lengths:
+            first = functools.reduce(_seen_twice, at_lengths, first)
+            for at, (step, _) in zip(at_lengths, lengths, strict=True):
+                if (longer := with_more(step)) is not None:
+                    not_the_batch |= of_bounded_sizes(flat, at, longer)
                 not_the_batch |= of_another_size(flat, first, (batch, at.properties))
                 not_the_batch |= _cut_though_open_elsewhere(flat, first, at)
                 differing.update(_of_other_length(flat, first, at))

@@ -203,11 +203,21 @@ def at_other_lengths(
 def _moved(
     flat: FlatGraph, taken: _Lengths, places: Sequence[tuple[str, int]], sizes: Sequence[int]
 ) -> Iterator[tuple[_Lengths, _Step]]:
-    """The step with each size for all of these axes, where its shapes don't contradict it."""
+    """The step with each size for all of these axes, where its shapes don't contradict it.
+
+    Sizes at which something is empty, as all pairs of one step are, come last: they show little.
+    """
+    empty = []
     for size in sizes:
         lengths = {**taken, **dict.fromkeys(places, size)}
-        if (step := _of_lengths(flat, lengths)) is not None:
+        if (step := _of_lengths(flat, lengths)) is None:
+            continue
+        if any("float" in dtype and 0 in (shape or ()) for op, shapes in step[1].shape_of.items()
+               for dtype, shape in zip(step[1].dtype_of[op], shapes, strict=True)):  # fmt: skip
+            empty.append((lengths, step))
+        else:
             yield lengths, step
+    yield from empty
 
 
 def _fewer(size: int, number: int) -> list[int]:

@@ -96,18 +96,6 @@ class Line:
         return np.broadcast_to(one != other if is_alike else np.array(True), self.one.shape)
 
     @property
-    def of_batch(self) -> np.ndarray:
-        """Which elements may vary with the batch: those of another length have one more, not three.
-
-        What entries have of such a length each is a straight line, though it is a product.
-        """
-        varying, (before, after) = self.varying, self.batches
-        if self.one is None or self.other is None or self.one.shape != self.other.shape:
-            return varying
-        with np.errstate(invalid="ignore"):  # of infinite ones
-            return np.asarray(varying & (np.mod(self.other - self.one, after - before) == 0))
-
-    @property
     def is_as_long(self) -> bool:
         """Whether it is known to have as many elements at the other size."""
         if self.one is None or self.other is None:
@@ -154,7 +142,7 @@ def bent_elements(
 def _is_straight(node: Any, inputs: Sequence[Line]) -> bool:
     """Whether an op that is not elementwise makes straight lines of straight lines."""
     if node.op in ("Prod", "Cumprod"):
-        is_straight = inputs[0].is_as_long and int(inputs[0].of_batch.sum()) < 2
+        is_straight = inputs[0].is_as_long and int(inputs[0].varying.sum()) < 2
         return is_straight and not any(line.varies for line in inputs[1:])
     if node.op in ("Sum", "Mean", "Cumsum") and inputs[0].varying.any():
         return inputs[0].is_as_long and not inputs[1].varies  # of n numbers n, it is n * n
@@ -190,7 +178,7 @@ def _bent_of_straight(node: Any, inputs: Sequence[Line]) -> np.ndarray:
     if node.op in _COMPARED | _DIVIDED and len(inputs) == 2:
         return _compared_or_divided(node, *inputs)
     is_product = node.op == "Mul"
-    varying = [line.of_batch if is_product else line.varying for line in inputs]
+    varying = [line.varying for line in inputs]
     try:
         together = np.broadcast_arrays(*varying)
     except ValueError:

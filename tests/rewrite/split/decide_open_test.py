@@ -219,6 +219,9 @@ LENGTHS = {
     "in a loop": lambda x, p: added_up(x, lambda y: entries_of(x[:, :4] + y[:, None, None])),
     "blocks": lambda x, p: blocks_of(x),
     "the first rows of all steps": lambda x, p: entries_of(tf.reshape(x, [-1, 2])[:90]),
+    "without the first of few elements": lambda x, p: entries_of(
+        x[tf.cast(tf.size(x) // 2 <= 7, tf.int32) :]
+    ),
     "as many rows as p has": lambda x, p: entries_of(tf.reshape(x, [-1, 2])[: tf.size(p)]),
     "halves": lambda x, p: entries_of(x[:, : tf.shape(x)[1] // 2]),
 }
@@ -241,7 +244,14 @@ def test_lengths_beside_the_batch(what):
     assert decisions is not None and decisions.open_axes == open_axes
     split = build_step(flat, decisions, 2)
     rng = np.random.default_rng(0)
-    for batch, length, beginning in ((8, 10, 4), (8, 20, 2), (5, 12, 9), (8, 3, 1), (3, 4, 2)):
+    for batch, length, beginning in (
+        (8, 10, 4),
+        (8, 20, 2),
+        (5, 12, 9),
+        (8, 3, 1),
+        (3, 4, 2),
+        (3, 2, 1),
+    ):
         shapes = {"x:0": (batch, length, 2), "p:0": (batch, beginning)}
         given = {name: rng.random(shape).astype(np.float32) for name, shape in shapes.items()}
         one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
@@ -266,6 +276,14 @@ BESIDE = {
     ),
     "a mean": entries_of,
     "cut again": added_up_and_back,
+    "halves": lambda x: entries_of(x[:, : tf.shape(x)[1] // 2]),
+    "the first of many": lambda x: entries_of(x[:, :4]),
+    "chunks": lambda x: tf.tanh(
+        tf.reshape(
+            tf.pad(x, [[0, 0], [0, -tf.shape(x)[1] % 4], [0, 0]]),
+            [tf.shape(x)[0] * ((tf.shape(x)[1] + 3) // 4), 4, 2],
+        )
+    ),
     "pairs": lambda x: tf.tanh(tf.reshape(x, [-1, 1]) + tf.reshape(x[:, :, ::-1], [-1, 1])),
 }
 """{what: a loss's terms that have the steps of all entries one behind another}."""
