@@ -48,6 +48,7 @@ _POSITIVE_INPUT = {
     "ScaleAndTranslate": 2,
     "ScaleAndTranslateGrad": 2,
 }
+_KEPT_FOR_GRADIENT = 5  # by the kernel of a normalisation: a CPU's keeps nothing
 _ONE_DECIDES = frozenset({"All", "Any"})
 # Input 1 names rows of input 0.
 _ROWS = frozenset("Gather ResourceGather SparseSegmentSum SparseSegmentMean".split())
@@ -111,6 +112,8 @@ def _own_rows(
 
 def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: Any) -> np.ndarray:
     given = case.inputs[position]
+    if case.node.op in GRADIENTS and position == _KEPT_FOR_GRADIENT and given.shape is None:
+        return np.zeros(0, dtype)
     shape = _complete(given)
     if given.dtype == "bool" and case.node.op in _ONE_DECIDES:
         return _one_other(rng, shape, case.node.op == "All")

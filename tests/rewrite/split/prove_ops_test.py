@@ -138,6 +138,21 @@ def test_what_a_kernel_never_writes_is_not_compared(output, is_compared):
     assert bool(outcome.differs) == is_compared
 
 
+def test_a_layer_norms_gradient_is_proven_without_what_kernels_keep_for_it():
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, 4), "x")
+        scale = tf.tanh(tf.ones([BATCH]) + x[:, 0])
+        loss = tf.reduce_sum(tf.tanh(raw.FusedBatchNormV3(
+            x=x[None, :, :, None], scale=scale, offset=scale, mean=[], variance=[],
+            data_format="NCHW")[0]), name="loss")  # fmt: skip
+        gradient = tf.gradients(loss, x)[0]
+    flat = flat_graph(graph, {"x:0": X}, [gradient.name])
+    decisions = decide(flat, infer(flat), BATCH, {"x:0": 0})
+    cases = op_cases(flat, decisions, 2)
+    assert "FusedBatchNormGradV3" in {case.kind for case in cases}
+    assert {*outcomes_of(cases)} == {CaseOutcome()}
+
+
 def test_alike_ops_are_proven_once_and_in_a_child():
     with tf.Graph().as_default() as graph:
         x = v1.placeholder(tf.float32, (BATCH, 4), "x")
