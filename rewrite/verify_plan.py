@@ -13,9 +13,9 @@ from graphs.building.op_outputs import op_definition
 from graphs.errors import TfplaceError
 from graphs.graph_view import GraphView
 from graphs.loading.feeds import generate_feeds
-from graphs.loading.reachable_ops import assigns
 from graphs.loading.saved_model_file import SERVE_TAG, choose_meta_graph
 from graphs.loading.sniff import sniff
+from graphs.loading.variable_updates import assigns
 from graphs.names import op_of, with_index
 from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
 from rewrite.annotate_devices import ClearDevices, bodies

@@ -10,11 +10,10 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs import op_types
 from graphs.building.colocation import colocation_pairs, joined_groups
-from graphs.building.kernel_memory import copied_variables, workspace_bytes
-from graphs.building.list_memory import fill_lists
 from graphs.building.node_outputs import NodeOutputs, outputs_of
 from graphs.building.shapes import TensorProperties, possible_bytes
 from graphs.building.shared_buffers import SharedOutputs, shared_outputs
+from graphs.building.unseen_memory import copied_variables, fill_lists, workspace_bytes
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.function_library import reached_functions
 from graphs.graph_edges import GraphEdges, edges_between

@@ -21,10 +21,9 @@ from graphs.loading import initialization, saved_model_file
 from graphs.loading.feed_shapes import find_feeds, write_shapes
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.model_variables import find_variables
-from graphs.loading.reachable_ops import require_runnable
 from graphs.loading.run_selection import RunSources, SelectedRun, select_run
 from graphs.loading.sniff import ModelFile, sniff
-from graphs.loading.variable_updates import OptimizerUpdates
+from graphs.loading.variable_updates import OptimizerUpdates, require_runnable
 from graphs.source_model import Initialization, Signature, SourceModel, Variable
 
 

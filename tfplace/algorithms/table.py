@@ -110,11 +110,11 @@ ALGORITHMS: Mapping[str, Maker] = {
     # Simulated annealing that asks the evaluator about every placement.
     "local_search": _annealer("annealing.local_search", "LocalSearch"),
     # Colocation groups, seq2seq, REINFORCE (ICML 2017).
-    "colocrl": _learner("learned.colocrl", "ColocRL"),
+    "colocrl": _learner("learned.group_placer", "ColocRL"),
     # HDP: Grouper and Placer (ICLR 2018).
     "hierarchical": _learner("learned.hierarchical", "Hierarchical"),
     # Seq2seq policy, PPO (ICML 2018).
-    "spotlight": _learner("learned.spotlight", "Spotlight", takes_start=True),
+    "spotlight": _learner("learned.group_placer", "Spotlight", takes_start=True),
     # Softmax per group, PPO and cross-entropy (NeurIPS 2018).
     "post": _learner("learned.post", "Post", takes_start=True),
     # Graph embedding, one group at a time (NeurIPS 2019).

@@ -22,12 +22,11 @@ from tfplace.choosing.compare import (
 from tfplace.choosing.finalists import has_finalists, of_measured_search
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.found import Decided, Found
-from tfplace.choosing.rounds.contest import ROUNDS_SHARE, Contest, contest, forward_model
+from tfplace.choosing.rounds.contest import ROUNDS_SHARE, Contest, contest, forward_model, is_open
 from tfplace.choosing.rounds.estimate import Corrections, estimate
-from tfplace.choosing.rounds.first_plans import is_open
+from tfplace.choosing.rounds.knowledge import noise_of_median
 from tfplace.choosing.rounds.plan import MeasuredStep, Round
 from tfplace.choosing.rounds.real_runs import BEGIN_SECONDS, SECONDS_PER_OP, child_for
-from tfplace.choosing.rounds.step_times import noise_of_median
 from tfplace.choosing.unsplit_baselines import predicted
 from tfplace.interruption import interruptible
 from tfplace.measurement.held_runs import HeldRuns

@@ -22,16 +22,15 @@ from tfplace.commands.outcome import (
 
 if TYPE_CHECKING:
     from tfplace.progress import Progress
-    from tfplace.runs.bench.grid import Grid
+    from tfplace.runs.bench.run_cells import Grid
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet, then writes JSON, CSV, Markdown and a picture."""
     from tfplace.output_paths import require_unread, writable
     from tfplace.progress import progress_for
-    from tfplace.runs.bench.grid import read_rows
-    from tfplace.runs.bench.run_cells import BenchRun, num_failed
-    from tfplace.runs.executors.by_name import executor_for
+    from tfplace.runs.bench.run_cells import BenchRun, num_failed, read_rows
+    from tfplace.runs.executors.local import executor_for
 
     wanted = "FILE.json, beside which FILE.csv, FILE.md and FILE.png are written"
     require_output(values.output, ".json", "writing the bench", wanted)
@@ -81,7 +80,7 @@ def _grid(
     values: flags.FlagValues, algorithms: Sequence[str], shards: int, capacity: int
 ) -> "Grid":
     """What the flags ask for, as many cells at once as the executor can run where none says."""
-    from tfplace.runs.bench.grid import Grid
+    from tfplace.runs.bench.run_cells import Grid
 
     return Grid(
         models=split_names(values.models, "--models"),

@@ -124,7 +124,7 @@ def test_names_come_from_the_table_and_unknown_ones_are_told_apart():
 
 
 def test_an_algorithm_is_imported_when_it_is_made():
-    module = "tfplace.algorithms.learned.spotlight"
+    module = "tfplace.algorithms.learned.group_placer"
     sys.modules.pop(module, None)
     stages = stages_of("auto", Instance(PROBLEM, GIVEN), 0, GIVEN, is_simulated=False)
     assert module not in sys.modules and len(stages) == 2

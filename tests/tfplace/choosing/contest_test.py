@@ -18,7 +18,7 @@ from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.found import Decided, Found
-from tfplace.choosing.rounds import contest, first_plans
+from tfplace.choosing.rounds import contest
 from tfplace.choosing.rounds.corrections import ForwardModel
 from tfplace.choosing.rounds.real_runs import SECONDS_PER_OP
 from tfplace.measurement.timing import Timing
@@ -165,13 +165,13 @@ def test_a_step_that_is_too_short_to_time_stays_on_one_device() -> None:
     short = Candidate("single", POOL[0], Measurement(1e-3, (0, 0), "simulated"))
     other = Candidate("found", POOL[5], Measurement(1.1e-3, (0, 0), "simulated"))
     searched = Searched([short], [short, other], None)  # type: ignore[arg-type]
-    assert not first_plans.is_open(searched, Choice(short, "kept_single", ""))
+    assert not contest.is_open(searched, Choice(short, "kept_single", ""))
     long = Candidate("single", POOL[0], Measurement(1.0, (0, 0), "simulated"))
-    assert not first_plans.is_open(
+    assert not contest.is_open(
         Searched([long], [long], None),  # type: ignore[arg-type]
         Choice(long, "kept_single", ""),
     )
-    assert first_plans.is_open(searched, Choice(other, "placed", ""))
+    assert contest.is_open(searched, Choice(other, "placed", ""))
 
 
 def test_a_search_whose_find_could_not_be_measured_is_not_begun(

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from graphs.errors import MemoryLimitError
 from tfplace.choosing.baselines import GIVEN, Candidate
 from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.memory_limit import lacking_bytes, nearest, why_nothing_fits
-from tfplace.choosing.order.advice import counts_in_turn
+from tfplace.choosing.memory_limit import counts_in_turn, lacking_bytes, nearest, why_nothing_fits
 from tfplace.choosing.order.model_order import EDGES, ModelOrder, with_order
 from tfplace.choosing.shard_counts import ShardsFound
 from tfplace.preparing.prepare import PreparedModel

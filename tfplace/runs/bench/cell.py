@@ -20,7 +20,7 @@ def run_cell(request: Mapping[str, Any]) -> dict[str, Any]:
     """Runs one search and returns what its row has beside the key.
 
     Args:
-      request: the cell's fields (see tfplace.runs.bench.grid), "instance", a folder that
+      request: the cell's fields (see tfplace.runs.bench.run_cells), "instance", a folder that
         write_instance made, "memory_reserve", and "num_threads".
     """
     from tfplace.preparing.options import AUTO

@@ -7,8 +7,8 @@ import numpy as np
 from tests.builders import unrolled_lstm
 from tests.fakes import CRASHES
 from tests.tfplace.algorithms.learned.search import search
-from tfplace.algorithms.learned.colocrl import ColocRL
 from tfplace.algorithms.learned.config import ColocRLConfig, Seq2SeqConfig
+from tfplace.algorithms.learned.group_placer import ColocRL
 from tfplace.grouping.coarsen import colocrl_grouping
 
 SMALL = ColocRLConfig(policy=Seq2SeqConfig(units=8, num_layers=1, compiled=False))

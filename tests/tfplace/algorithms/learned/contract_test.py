@@ -12,7 +12,6 @@ from graphs.placement import Measurement
 from tests.builders import Machine, Op, build_problem, chain, two_towers
 from tests.fakes import NEVER_FITS, NOT_A_NUMBER, WantedDevices
 from tests.tfplace.algorithms.learned.search import search
-from tfplace.algorithms.learned.colocrl import ColocRL
 from tfplace.algorithms.learned.config import (
     AdamConfig,
     ColocRLConfig,
@@ -23,10 +22,10 @@ from tfplace.algorithms.learned.config import (
     Seq2SeqConfig,
     SpotlightConfig,
 )
+from tfplace.algorithms.learned.group_placer import ColocRL, Spotlight
 from tfplace.algorithms.learned.hierarchical import Hierarchical
 from tfplace.algorithms.learned.placeto import Placeto
 from tfplace.algorithms.learned.post import Post
-from tfplace.algorithms.learned.spotlight import Spotlight
 from tfplace.grouping.grouped_problem import GroupingConfig
 from tfplace.search.trial import DivergedError
 from tfplace.simulation.evaluator import SimulatingEvaluator

@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.builders import chain
 from tfplace.algorithms.learned.config import Seq2SeqConfig, SpotlightConfig
-from tfplace.algorithms.learned.spotlight import Spotlight
+from tfplace.algorithms.learned.group_placer import Spotlight
 from tfplace.grouping.grouped_problem import GroupingConfig
 
 SEQ2SEQ = Seq2SeqConfig(units=8, num_layers=1, compiled=False)

@@ -9,8 +9,8 @@ from tests.builders import Machine, two_towers
 from tests.fakes import WantedDevices
 from tests.tfplace.algorithms.learned.search import search
 from tfplace.algorithms.learned.config import AdamConfig, PostConfig, Seq2SeqConfig, SpotlightConfig
+from tfplace.algorithms.learned.group_placer import Spotlight
 from tfplace.algorithms.learned.post import Post
-from tfplace.algorithms.learned.spotlight import Spotlight
 from tfplace.grouping.grouped_problem import GroupingConfig
 
 PROBLEM = two_towers(6, machine=Machine(num_devices=3, bandwidth=1e6, types=["GPU"] * 3))

@@ -12,8 +12,8 @@ import pytest
 
 from tests.tfplace.choosing.rounds.machines import lstm, placements_of
 from tfplace.choosing.rounds import real_runs
+from tfplace.choosing.rounds.contest import others_to_learn_from
 from tfplace.choosing.rounds.corrections import ForwardModel
-from tfplace.choosing.rounds.first_plans import others_to_learn_from
 from tfplace.choosing.rounds.plan import Plan
 from tfplace.choosing.rounds.real_runs import FIRST_ROUND, ROUND, RealRuns
 from tfplace.measurement.run_measurement import Timings

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tfplace.choosing.rounds.step_times import LEAST_NOISE, StepTimes
+from tfplace.choosing.rounds.knowledge import LEAST_NOISE, StepTimes
 
 
 def test_a_slower_round_makes_no_placement_look_slower():

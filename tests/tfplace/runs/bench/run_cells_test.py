@@ -7,8 +7,7 @@ import pytest
 
 from graphs.errors import ModelError
 from tfplace.runs.bench import run_cells
-from tfplace.runs.bench.grid import Grid, read_rows
-from tfplace.runs.bench.run_cells import BenchRun
+from tfplace.runs.bench.run_cells import BenchRun, Grid, read_rows
 from tfplace.runs.executors.program import Ended
 
 ROW_KEYS = {
