@@ -82,8 +82,7 @@ def feeds_of_opened(
       FeedError: a dtype that can't be made up, such as a resource.
     """
     from graphs.loading.composite_feeds import made_consistent
-    from graphs.loading.element_flow import ElementFlow
-    from graphs.loading.index_ranges import IndexRanges
+    from graphs.loading.index_ranges import ElementFlow, IndexRanges
     from graphs.loading.settled_feeds import settled
     from graphs.loading.string_feeds import StringContents
 

@@ -13,13 +13,49 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphs import op_types
-from graphs.building.shapes import infer
+from graphs.building.constant_values import ConstantValues
+from graphs.building.shapes import TensorProperties, infer
 from graphs.building.unit_bodies import UnitFunction, argument_name, unit_bodies
 from graphs.errors import ModelError
-from graphs.loading.element_flow import ElementFlow
+from graphs.flat_graph import FlatGraph
 from graphs.loading.number_forms import FED_SIZE, INTEGER_LIMIT, REAL, WHOLE, Form
 from graphs.names import op_of, parse_input, source_of
 from graphs.tensor_protos import Shape, shape_of
+
+# Of these only the first output holds elements: Unique's second holds positions.
+_FIRST_OUTPUT_ONLY = frozenset({"Unique", "UniqueV2"})
+
+
+class ElementFlow:
+    """Where the elements of each tensor go.
+
+    Attributes:
+      flat: the graph.
+      properties: the shapes of its tensors.
+      values: those of its tensors that are constants.
+      readers: {tensor: [(node that reads it, position among the node's inputs)]}.
+    """
+
+    def __init__(self, flat: FlatGraph, properties: TensorProperties):
+        self.flat = flat
+        self.properties = properties
+        self.values = ConstantValues(flat.nodes, properties)
+        self.readers: dict[str, list[tuple[Any, int]]] = {}
+        for node in flat.graph_def.node:
+            for position, name in enumerate(node.input):
+                if not name.startswith("^"):
+                    self.readers.setdefault(parse_input(name).tensor, []).append((node, position))
+
+    def passed_on(self, node: Any, position: int) -> list[str]:
+        """The outputs of a node that hold the elements of its input at `position`."""
+        positions = op_types.ELEMENTS.get(node.op, ())
+        if positions is not None and position not in positions:
+            return []
+        if node.op == "IdentityN":
+            return [f"{node.name}:{position}"]
+        count = 1 if node.op in _FIRST_OUTPUT_ONLY else len(self.properties.shape_of[node.name])
+        return [f"{node.name}:{i}" for i in range(count)]
+
 
 _TABLE = """
 1 .        0[0]  Gather ResourceGather ScatterSub ScatterAdd ScatterUpdate ResourceScatterSub

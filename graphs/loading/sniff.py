@@ -10,7 +10,7 @@ from typing import Any
 
 from graphs.errors import ModelError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
-from graphs.loading import wire_format
+from graphs.loading import riegeli
 from graphs.loading.riegeli import SIGNATURE
 
 KINDS_WANTED = "a GraphDef, a MetaGraphDef, a SavedModel directory, or a Keras .keras or .h5 file"
@@ -29,7 +29,7 @@ _KNOWN_ELSEWHERE = (
     (0, b"\x80\x02", "a Python pickle, which is not safe to read; save the model with TensorFlow"),
     (0, b"\x80\x04", "a Python pickle, which is not safe to read; save the model with TensorFlow"),
 )
-_LENGTH, _VARINT = wire_format.LENGTH, wire_format.VARINT
+_LENGTH, _VARINT = riegeli.LENGTH, riegeli.VARINT
 # {field number: wire type} of each message, from tensorflow/core/{framework,protobuf}.
 _BINARY_FIELDS = {
     "saved_model": {1: _VARINT, 2: _LENGTH},
@@ -201,8 +201,8 @@ def _parse_binary(path: str, content: bytes) -> tuple[str, Any]:
             "a protocol buffer has at most 2 GiB: save the weights as variables",
         )
     try:
-        fields = wire_format.outermost_fields(content)
-    except wire_format.CutOffError as error:
+        fields = riegeli.outermost_fields(content)
+    except riegeli.CutOffError as error:
         raise _not_a_model(path, f"damaged or cut off: {error}", "copy or save it again") from error
     except ValueError as error:
         raise _not_a_model(path, f"of no known format: {error}", "check the path") from error

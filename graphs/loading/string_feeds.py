@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphs import op_types
-from graphs.loading.element_flow import ElementFlow
+from graphs.loading.index_ranges import ElementFlow
 from graphs.names import data_inputs
 
 FEATURE_LIMIT = 100

@@ -17,12 +17,12 @@ from graphs.building.shapes import TensorProperties, num_elements
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.names import data_inputs, free_name, op_of, tensor_of
 from rewrite.split.decide import decide
+from rewrite.split.float64 import attributes, traced
 from rewrite.split.merge_reads import with_nodes
 from rewrite.split.norm_pairs import GRADIENTS, NORMS, pairs, users_of_tensors
 from rewrite.split.op_view import attr_of
 from rewrite.split.rules.norms import is_across, norm, norm_gradient
 from rewrite.split.rules.table import RULES, Rule
-from rewrite.split.traced import attributes, traced
 
 _RULES: Mapping[str, Rule] = {
     **RULES,

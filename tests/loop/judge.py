@@ -24,8 +24,7 @@ from tests.rival.contestant import RivalError
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.choosing.order.model_order import with_order
 from tfplace.fidelity.placements import best_of_algorithm, placements_to_judge
-from tfplace.fidelity.rank_agreement import agreement
-from tfplace.fidelity.study import measured_steps, rounds
+from tfplace.fidelity.study import agreement, measured_steps, rounds
 from tfplace.measurement.run_measurement import Timings, measure_variants
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.on_known_machine import FOLDER

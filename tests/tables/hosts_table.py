@@ -30,8 +30,7 @@ from tfplace.preparing.executed_run import STEPS
 from tfplace.preparing.find_costs import find_costs
 from tfplace.preparing.loaded_model import load_model
 from tfplace.preparing.options import ProblemOptions
-from tfplace.preparing.prepare import make_problem
-from tfplace.preparing.shard_hosts import places_of_shards
+from tfplace.preparing.prepare import make_problem, places_of_shards
 from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, Stage, search
 from tfplace.simulation.evaluator import SimulatingEvaluator

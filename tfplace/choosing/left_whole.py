@@ -28,8 +28,7 @@ from rewrite.split.states import Partial, Sharded
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.split_estimate import copies_of, states_of
 from tfplace.grouping.quotient import BoolArray, fastest_seconds
-from tfplace.preparing.prepare import PreparedModel
-from tfplace.preparing.shard_hosts import places_of_shards
+from tfplace.preparing.prepare import PreparedModel, places_of_shards
 
 WORTH, WORTH_BESIDE_UNSPLIT = 0.9, 0.8
 """What is promised has to be so much of what the step promises with all ops split that can be, and

@@ -23,8 +23,7 @@ from tfplace.algorithms.placers.legal import working_devices
 from tfplace.bounds.load_bound import best_weights, load_of
 from tfplace.bounds.relaxation import device_classes
 from tfplace.grouping.quotient import BoolArray
-from tfplace.preparing.prepare import PreparedModel
-from tfplace.preparing.shard_hosts import places_of_shards
+from tfplace.preparing.prepare import PreparedModel, places_of_shards
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ import functools
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from graphs.building.build import BuiltGraph, origin_devices
 from graphs.building.executed_controls import step_end, tied_end, without_implied, without_step_end
 from graphs.building.gradients import tied_gradients
-from graphs.cluster import Cluster
+from graphs.cluster import Cluster, Device
 from graphs.clusters.discovery import find_cluster
 from graphs.constraints import joined_by_user, matched_ops, pinned_devices, require_possible
 from graphs.devices_asked import given_placement, kept_beside_the_run, kept_devices
@@ -31,15 +32,14 @@ from graphs.source_model import SourceModel
 from graphs.zoo import expert_placement as expert_gpus
 from rewrite.order.order_edges import OrderEdge, known_order
 from rewrite.place_graph import known_origins, place_graph
+from rewrite.split.states import Place
 from tfplace.measurement.presence import is_present
 from tfplace.preparing.cost_cache import CostCache
 from tfplace.preparing.executed_run import STEPS
-from tfplace.preparing.find_costs import find_costs
+from tfplace.preparing.find_costs import TimedStep, find_costs
 from tfplace.preparing.loaded_model import LoadedModel, load_model
 from tfplace.preparing.options import ProblemOptions
-from tfplace.preparing.shard_hosts import places_of_shards
 from tfplace.preparing.steps_read import StepsRead
-from tfplace.preparing.timed_step import TimedStep
 from tfplace.preparing.written_devices import written_devices
 from tfplace.search.instance import Instance
 
@@ -313,3 +313,29 @@ def completed(wanted: IntArray, allowed: np.ndarray, colocation_group: IntArray)
     result[member] = of_group[colocation_group[member]]
     possible = (result >= 0) & allowed[np.arange(len(result)), np.maximum(result, 0)]
     return np.where(possible, result, np.argmax(allowed, axis=1)).astype(np.int32)
+
+
+def places_of_shards(cluster: Cluster, num_shards: int) -> tuple[Place, ...]:
+    """[M] host and device of each shard if they are dealt to the devices that compute, one by one.
+
+    Tensors go from one device to the next by that (rewrite/split/across_shards.py). So it is data
+    parallelism that decides which shards share a device, whatever the search finds later.
+
+    Returns:
+      Hosts, and devices of all hosts, numbered from 0 as the cluster has them.
+    """
+    devices = [d for d in cluster.devices if d.type != "CPU"] or list(cluster.devices)
+    names = _hosts(devices)
+    number = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    each = [(number[name], device) for device, name in enumerate(names)]
+    return tuple(each[shard % len(each)] for shard in range(num_shards))
+
+
+def _hosts(devices: Sequence[Device]) -> list[str]:
+    """What tells the hosts of devices apart: their addresses or network cards, or their tasks.
+
+    Tasks of one device each and without addresses are processes on this host.
+    """
+    devices_of_task = Counter(device.task for device in devices)
+    is_host = max(devices_of_task.values()) > 1
+    return [device.host or (device.task if is_host else "") for device in devices]

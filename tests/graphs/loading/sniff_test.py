@@ -8,9 +8,8 @@ import pytest
 from google.protobuf import text_format
 
 from graphs.errors import ModelError
-from graphs.loading.riegeli import SIGNATURE
+from graphs.loading.riegeli import LENGTH, SIGNATURE, VARINT, CutOffError, outermost_fields
 from graphs.loading.sniff import new_message, sniff
-from graphs.loading.wire_format import LENGTH, VARINT, CutOffError, outermost_fields
 from tests.graphs.loading.chunked_writer import varint
 from tests.graphs.loading.model_files import zipped
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from tfplace.fidelity.rank_agreement import (
+from tfplace.fidelity.study import (
     RankAgreement,
     agreement,
     relative_errors,

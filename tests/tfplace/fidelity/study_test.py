@@ -14,13 +14,13 @@ from tests.builders import with_executor
 from tfplace.cli import main
 from tfplace.fidelity.error_sources import Amount, OpTypeError, TracedStep
 from tfplace.fidelity.picture import scatter_png
-from tfplace.fidelity.rank_agreement import agreement
 from tfplace.fidelity.result import fidelity_to_json, print_fidelity
 from tfplace.fidelity.study import (
     Fidelity,
     FidelityConfig,
     Pair,
     Speedups,
+    agreement,
     best_speedup,
     kept_speedup,
     study_fidelity,

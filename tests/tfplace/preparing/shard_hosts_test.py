@@ -8,7 +8,7 @@ from graphs.cluster import Cluster, Device
 from graphs.clusters.cluster_file import cluster_from_json
 from graphs.clusters.discovery import tf_config_cluster
 from graphs.clusters.named_clusters import named
-from tfplace.preparing.shard_hosts import places_of_shards
+from tfplace.preparing.prepare import places_of_shards
 
 GPUS = {
     "name": "two",

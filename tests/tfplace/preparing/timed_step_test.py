@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from tfplace.preparing.find_costs import TimedStep
 from tfplace.preparing.node_seconds import TracedNodes
-from tfplace.preparing.timed_step import TimedStep
 
 CPU = ("CPU",)
 NAN = np.nan

@@ -2,23 +2,25 @@
 
 import dataclasses
 import itertools
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from graphs.cluster import Cluster, Device
 from graphs.errors import ClusterError
 from tfplace.measurement.calibration.channel_rule import RuleChoice
-from tfplace.measurement.calibration.contention import Contention, hosts, measure_contention
+from tfplace.measurement.calibration.contention import COPIES, Contention, hosts, measure_contention
 from tfplace.measurement.calibration.device_figures import (
     OpFigures,
     StepFigures,
     measure_ops,
     measure_steps,
 )
-from tfplace.measurement.calibration.effort import FULL, Effort
 from tfplace.measurement.calibration.link_figures import (
+    BUSY_COUNTS,
     BusyFigures,
     LinkFigures,
     MeasuredLink,
@@ -28,7 +30,7 @@ from tfplace.measurement.calibration.link_figures import (
     sizes_of,
 )
 from tfplace.measurement.calibration.probing import PROBE_STEPS, Prober
-from tfplace.measurement.calibration.transfer_work import NamePair, transfer_work
+from tfplace.measurement.calibration.transfer_work import NamePair, kind_of_pair, transfer_work
 from tfplace.measurement.calibration.trusted_links import (
     TrustedLinks,
     figures_to_use,
@@ -38,6 +40,65 @@ from tfplace.measurement.machine_load import share_of_others
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
 from tfplace.measurement.step_limits import StepLimits
+
+Measured = TypeVar("Measured", bound=Hashable)
+
+
+@dataclasses.dataclass(frozen=True)
+class Effort:
+    """What is measured.
+
+    Attributes:
+      link_sizes: bytes that go to and fro over a link; empty: as the number of links allows.
+      busy_counts: {bytes: transfers beside products}; see `link_figures`.
+      copies: of the probes of contention.
+      one_of_a_kind: whether equal devices, and links between such, are measured once.
+      most_seconds: the longest that all of it may take.
+      is_given_up: whether it ends as soon as others are seen to use the machine.
+    """
+
+    link_sizes: Sequence[int] = ()
+    busy_counts: Mapping[int, int] = dataclasses.field(default_factory=lambda: BUSY_COUNTS)
+    copies: int = COPIES
+    one_of_a_kind: bool = False
+    most_seconds: float = math.inf
+    is_given_up: bool = False
+
+    def devices(self, cluster: Cluster) -> Mapping[str, str]:
+        """{device: the measured one that it is like}."""
+        kinds = {d.name: (d.type, d.cores, d.memory_bytes) for d in cluster.devices}
+        return self._first_of_kind(kinds)
+
+    def links(self, cluster: Cluster, pairs: Iterable[NamePair]) -> Mapping[NamePair, NamePair]:
+        """{link: the measured one that it is like}; there and back may differ where ends do."""
+        kinds = self.devices(cluster)
+        ends = {pair: (kinds[pair[0]], kinds[pair[1]]) for pair in pairs}
+        return self._first_of_kind({p: (kind_of_pair(cluster, p), ends[p]) for p in ends})
+
+    def busy_links(
+        self, cluster: Cluster, pairs: Iterable[NamePair]
+    ) -> Mapping[NamePair, NamePair]:
+        """The same for the work at both ends, which is alike both ways."""
+        return self._first_of_kind({pair: kind_of_pair(cluster, pair) for pair in pairs})
+
+    def _first_of_kind(self, kinds: Mapping[Measured, Hashable]) -> Mapping[Measured, Measured]:
+        first: dict[Hashable, Measured] = {}
+        for each, kind in kinds.items():
+            first.setdefault(kind if self.one_of_a_kind else each, each)
+        return {each: first[kind if self.one_of_a_kind else each] for each, kind in kinds.items()}
+
+
+FULL = Effort()
+SHORT = Effort(
+    link_sizes=(64, 1 << 16, 1 << 20, 1 << 23),
+    busy_counts={64: 33, 1 << 18: 17, 1 << 20: 9},
+    copies=1,
+    one_of_a_kind=True,
+    most_seconds=25.0,
+    is_given_up=True,
+)
+"""For the first run on a machine: about a quarter of the probes."""
+
 
 # Figures are said to be doubtful above these shares: the CPU time of other processes, the spread of
 # equal steps, and how far half of a link's sizes miss its line.

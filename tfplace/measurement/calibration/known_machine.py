@@ -19,8 +19,7 @@ from graphs.cluster import Cluster, Interval
 from graphs.clusters.cluster_file import cluster_to_json, read_cluster
 from graphs.errors import ClusterError, OutputError
 from graphs.host.whole_file import write_whole
-from tfplace.measurement.calibration.calibrating import Calibration, calibrate
-from tfplace.measurement.calibration.effort import SHORT
+from tfplace.measurement.calibration.calibrating import SHORT, Calibration, calibrate
 from tfplace.measurement.calibration.probe_graphs import ping_pong
 from tfplace.measurement.calibration.probing import Prober
 from tfplace.measurement.calibration.trusted_links import TrustedLinks, figures_to_use

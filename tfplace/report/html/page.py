@@ -7,12 +7,12 @@ from typing import Any
 from graphs.counted import counted
 from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.run_estimate import split_proof_sentence
-from tfplace.report.explaining.explained import Explained
-from tfplace.report.explaining.hot_spots import (
+from tfplace.report.explaining.explained import (
     CHOSEN,
     NO_KERNEL,
     PINNED,
     TIED,
+    Explained,
     heaviest_ops,
     heaviest_types,
     largest_transfers,

@@ -20,6 +20,7 @@ from tests.tfplace.measurement.calibration.fake_prober import FakeProber
 from tfplace.cli import main
 from tfplace.measurement.calibration import calibrating
 from tfplace.measurement.calibration.calibrating import (
+    SHORT,
     SURELY_BUSY,
     Figures,
     calibrate,
@@ -31,7 +32,6 @@ from tfplace.measurement.calibration.calibrating import (
 from tfplace.measurement.calibration.channel_rule import RuleChoice
 from tfplace.measurement.calibration.contention import Contention
 from tfplace.measurement.calibration.device_figures import OpFigures, StepFigures
-from tfplace.measurement.calibration.effort import SHORT
 from tfplace.measurement.calibration.line_fit import LineFit
 from tfplace.measurement.calibration.link_figures import BusyFigures, link_figures
 from tfplace.measurement.calibration.probe_graphs import (

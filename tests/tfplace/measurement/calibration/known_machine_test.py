@@ -20,7 +20,7 @@ from graphs.errors import ClusterError
 from tests.tfplace.measurement.calibration.fake_prober import FakeProber
 from tfplace.choosing.finalists import search_beside
 from tfplace.measurement.calibration import known_machine as known
-from tfplace.measurement.calibration.effort import FULL, SHORT
+from tfplace.measurement.calibration.calibrating import FULL, SHORT
 from tfplace.measurement.calibration.link_figures import link_figures
 from tfplace.measurement.calibration.trusted_links import TrustedLinks
 from tfplace.optimizing import with_known_machine

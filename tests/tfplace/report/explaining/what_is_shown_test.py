@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.builders import Machine, Op, build_problem
-from tfplace.report.explaining.hot_spots import (
+from tfplace.report.explaining.explained import (
     CHOSEN,
     NO_KERNEL,
     PINNED,

@@ -15,8 +15,14 @@ from tfplace.algorithms.learned.training.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from tfplace.algorithms.learned.training.judge import HeldOut, geometric_mean
-from tfplace.algorithms.learned.training.training import Trainer, TrainingLimits, num_open, train
+from tfplace.algorithms.learned.training.training import (
+    HeldOut,
+    Trainer,
+    TrainingLimits,
+    geometric_mean,
+    num_open,
+    train,
+)
 from tfplace.cli import main
 from tfplace.commands.train import TRAINING_FILE
 
