@@ -16,7 +16,7 @@ from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_content, same_message
 from rewrite.model_builder import given_graph
 from rewrite.pass_base import RewriteError
-from rewrite.split.paired_graphs import OneToOne, PairedGraphs
+from rewrite.split.prove_written import OneToOne, PairedGraphs
 from rewrite.split.split_graph import rename_tensors
 from rewrite.written_signature import (
     has_own,

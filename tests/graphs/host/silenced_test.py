@@ -3,7 +3,7 @@
 import os
 import threading
 
-from tfplace.grouping.minimum_cut import silenced_stdout
+from tfplace.grouping.coarsen import silenced_stdout
 
 
 def test_threads_that_silence_at_once_leave_standard_output_open():

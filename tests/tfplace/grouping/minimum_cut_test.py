@@ -1,10 +1,10 @@
-"""Tests of tfplace.grouping.minimum_cut."""
+"""Tests of tfplace.grouping.coarsen."""
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from tfplace.grouping.minimum_cut import minimum_cut
+from tfplace.grouping.coarsen import minimum_cut
 
 
 def _two_cliques(size=8, weak=0.01):

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from tfplace.grouping.minimum_cut import minimum_cut
+from tfplace.grouping.coarsen import minimum_cut
 
 
 def test_more_parts_than_vertices_are_cut_without_a_word(capfd):

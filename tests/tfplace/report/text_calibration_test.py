@@ -9,11 +9,10 @@ from graphs.cluster import TransferWork
 from graphs.clusters.cluster_file import cluster_to_json
 from tests.builders import Machine
 from tfplace.measurement.calibration.calibrating import Calibration
-from tfplace.measurement.calibration.channel_rule import RuleChoice
 from tfplace.measurement.calibration.contention import Contention
 from tfplace.measurement.calibration.device_figures import OpFigures, StepFigures
 from tfplace.measurement.calibration.line_fit import LineFit
-from tfplace.measurement.calibration.link_figures import BusyFigures, LinkFigures
+from tfplace.measurement.calibration.link_figures import BusyFigures, LinkFigures, RuleChoice
 from tfplace.report.text import console
 from tfplace.report.text_calibration import calibration_to_json, print_calibration
 

@@ -10,7 +10,7 @@ from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
 from tfplace.algorithms.placers.memory import made_to_fit, op_bytes_estimate
-from tfplace.grouping.minimum_cut import minimum_cut
+from tfplace.grouping.coarsen import minimum_cut
 from tfplace.grouping.quotient import (
     colocation_units,
     fastest_seconds,

@@ -11,7 +11,6 @@ import numpy as np
 
 from graphs.cluster import Cluster, Device
 from graphs.errors import ClusterError
-from tfplace.measurement.calibration.channel_rule import RuleChoice
 from tfplace.measurement.calibration.contention import COPIES, Contention, hosts, measure_contention
 from tfplace.measurement.calibration.device_figures import (
     OpFigures,
@@ -24,17 +23,20 @@ from tfplace.measurement.calibration.link_figures import (
     BusyFigures,
     LinkFigures,
     MeasuredLink,
+    RuleChoice,
     measure_busy,
     measure_link,
     measure_rule,
     sizes_of,
 )
 from tfplace.measurement.calibration.probing import PROBE_STEPS, Prober
-from tfplace.measurement.calibration.transfer_work import NamePair, kind_of_pair, transfer_work
 from tfplace.measurement.calibration.trusted_links import (
+    NamePair,
     TrustedLinks,
     figures_to_use,
+    kind_of_pair,
     measured_links,
+    transfer_work,
 )
 from tfplace.measurement.machine_load import share_of_others
 from tfplace.measurement.measuring_process import MeasuringProcess

@@ -3,7 +3,7 @@
 import pytest
 
 from graphs.cluster import COMMUNICATION_RULES
-from tfplace.measurement.calibration.channel_rule import (
+from tfplace.measurement.calibration.link_figures import (
     TransfersAtOnce,
     choose_rule,
     predicted_seconds,

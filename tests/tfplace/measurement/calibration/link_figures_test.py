@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 from tests.tfplace.measurement.calibration.fake_prober import FakeProber
-from tfplace.measurement.calibration.channel_rule import choose_rule, predicted_seconds
 from tfplace.measurement.calibration.device_figures import OpFigures
 from tfplace.measurement.calibration.link_figures import (
     BUSY_COUNTS,
     FEW_SIZES,
     SIZES,
     busy_figures,
+    choose_rule,
     link_figures,
     measure_busy,
     measure_link,
     measure_rule,
+    predicted_seconds,
     sizes_of,
 )
 

@@ -6,7 +6,7 @@ import pytest
 from graphs.clusters.discovery import find_cluster
 from tfplace.measurement.calibration.line_fit import LineFit
 from tfplace.measurement.calibration.link_figures import BusyFigures
-from tfplace.measurement.calibration.transfer_work import (
+from tfplace.measurement.calibration.trusted_links import (
     shared_fixed_seconds,
     shared_seconds_per_byte,
     transfer_work,
