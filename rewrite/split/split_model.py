@@ -258,11 +258,13 @@ class _Readings:
         self._properties = infer_known(self.fused)
         self._bodies = Bodies(self.fused.graph_def)
         self._open_axes = open_axes
-        self._axes = [
-            reading
-            for each in candidates(flat.feeds, open_axes, told)
-            for reading in apart(self.fused, each, open_axes, told)
-        ]
+        self._axes, self._tied = list[tuple[int, dict[str, int]]](), set[int]()
+        for each in candidates(flat.feeds, open_axes, told):
+            readings = apart(self.fused, each, open_axes, told)
+            self._axes += readings
+            if len(readings) > 1:  # where shapes aren't known, an op may need them alike after all
+                self._tied.add(len(self._axes))
+                self._axes.append(each)
         if self._axes and not open_axes:
             batch, axes = self._axes[0]
             small = small_batches(self.fused, self._properties, batch, axes)
@@ -280,12 +282,18 @@ class _Readings:
             raise self._too_small(num_shards)
         best = possible[0]
         if len(possible) > 1:  # whatever is left whole: the axis is the step's
-            best = max(possible, key=lambda i: _work_split(self._at(i, frozenset())))
+            best = max(possible, key=self._worth)
         flat, decisions = self._at(best, left_whole)
         answers = decisions.answer_of_op.values()
         if not decisions.num_left_whole and not any(_has_copies(answer) for answer in answers):
             raise self._nothing(num_shards, decisions)
         return flat, decisions
+
+    def _worth(self, number: int) -> tuple[int, bool, float]:
+        """The more is taken of what the model takes, and the more work is split, the better."""
+        flat, decisions = self._at(number, frozenset())
+        asked = sum(len(each.axes) + each.any_rank for each in decisions.asked_of_feed.values())
+        return -asked, number not in self._tied, _work_split(flat, decisions)
 
     def _at(self, number: int, left_whole: frozenset[str]) -> _Decided:
         if (number, left_whole) not in self._decided:
@@ -330,12 +338,11 @@ def _has_copies(answer: Answer) -> bool:
     return isinstance(answer, Split) and not answer.is_repeated
 
 
-def _work_split(decided: _Decided) -> float:
+def _work_split(flat: FlatGraph, decisions: Decisions) -> float:
     """About how many operations the ops take that are split.
 
     Many small ops of a layer that works along an axis are less than the few large ones of all.
     """
-    flat, decisions = decided
     properties, work = decisions.properties, 0.0
     for node in flat.graph_def.node:
         answer = decisions.answer_of_op[node.name]
