@@ -4,14 +4,20 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+ROUNDED = 1e-13
+"""Seconds that are nothing but what is left of a difference of two times."""
+
 
 def seconds_text(seconds: float | None) -> str:
     """0.00123 -> "1.23 ms"; None or inf -> "-"."""
     if seconds is None or not math.isfinite(seconds):
         return "-"
-    if seconds >= 1000:
+    size = abs(seconds)
+    if size < ROUNDED:
+        seconds = 0.0
+    if size >= 1000:
         return f"{seconds:,.0f} s"
-    factor, unit = (1.0, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "µs")
+    factor, unit = (1.0, "s") if size >= 1 else (1e3, "ms") if size >= 1e-3 else (1e6, "µs")
     return f"{_short(seconds * factor)} {unit}"
 
 

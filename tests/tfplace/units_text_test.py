@@ -14,6 +14,7 @@ from tfplace.units_text import bytes_text, cost_sentence, count_text, seconds_te
     [
         (None, "-"), (math.inf, "-"), (math.nan, "-"), (0.0, "0 µs"), (1.234e-7, "0.123 µs"),
         (0.9999e-3, "1000 µs"), (1e-3, "1 ms"), (0.001234, "1.23 ms"), (0.99999, "1000 ms"),
+        (-0.25, "-250 ms"), (-1.67e-16, "0 µs"),
         (1.0, "1 s"), (59.96, "60 s"), (999.9, "1000 s"), (1000.0, "1,000 s"), (86400, "86,400 s"),
     ],
 )  # fmt: skip
