@@ -162,7 +162,8 @@ def apart(
     found = []
     for group in groups if not named else groups[:1]:
         axes = {feed: axis for feed, axis in axis_of_feed.items() if (feed, axis) in group}
-        found += [(size, axes)] if axes else []
+        others = {f: a for f, a in sorted(group, reverse=True) if told.get(f, a) == a}
+        found += [(size, {**others, **axes})] if axes else []
     return found or [reading]
 
 

@@ -137,8 +137,10 @@ def at_far_size(
     for far in (_FAR * batch + _FAR_REMAINDER, _FAR * batch):
         larger = larger_step(flat, axis_of_feed, open_axes, far - batch)
         if larger is not None:
-            has_units = bool(flat.unit_of_node)
-            return far, infer_known(larger[0], has_units) if has_units else larger[1]
+            if not flat.unit_of_node:
+                return far, larger[1]
+            with contextlib.suppress(ModelError):
+                return far, infer_known(larger[0], through_units=True)
     return None
 
 

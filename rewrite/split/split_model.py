@@ -256,6 +256,8 @@ class _Readings:
         self._declared, open_axes = declared, open_axes_of(declared, flat.feeds)
         self.fused, self.outputs = merge_reads(with_state_order(flat)), outputs
         self._properties = infer_known(self.fused)
+        if open_axes and flat.unit_of_node:  # sizes that were guessed may contradict behind a loop
+            infer_known(self.fused, through_units=True)
         self._bodies = Bodies(self.fused.graph_def)
         self._open_axes = open_axes
         self._axes, self._tied = list[tuple[int, dict[str, int]]](), set[int]()

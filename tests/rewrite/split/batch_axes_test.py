@@ -218,6 +218,14 @@ def in_a_loop(x, y):
     return tf.while_loop(lambda i, _: i < 2, lambda i, z: (i + 1, z + y * x), (0, x))[1]
 
 
+def in_time(x, y):
+    """A sum over time, in a loop, and a label of each of the batch."""
+    zeros = tf.zeros_like(x[0])
+    body = lambda i, z: (i + 1, tf.tanh(z + x[i]))  # noqa: E731
+    z = tf.while_loop(lambda i, _: i < tf.shape(x)[0], body, (0, zeros))[1]
+    return tf.reduce_sum(z, 1) * y
+
+
 APART = {
     "labels": (lambda x, y: tf.reduce_sum(x, 1) - y, [(-1, 3), (-1,)], [{0: 0, 1: 0}]),
     "rows with labels and without": (
@@ -236,7 +244,8 @@ APART = {
         [{0: 0}, {1: 0}],
     ),
     "in a loop": (in_a_loop, [(-1, 3), (-1, 3)], [{0: 0, 1: 0}]),
-    "pairs": (lambda x, a: a @ x, [(-1, 3), (-1, -1)], [{1: 0}, {0: 0}]),
+    "pairs": (lambda x, a: a @ x, [(-1, 3), (-1, -1)], [{1: 0}, {1: 1, 0: 0}]),
+    "time-major in a loop": (in_time, [(-1, -1, 3), (-1,)], [{0: 0}, {0: 1, 1: 0}]),
 }
 
 

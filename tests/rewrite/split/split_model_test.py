@@ -278,6 +278,33 @@ def test_an_input_of_a_fixed_size_is_no_part_of_a_batch_of_any_size(tmp_path):
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
+def test_labels_of_what_a_table_looks_up_are_one_batch_with_it(tmp_path):
+    module, given = tf.Module(), str(tmp_path / "given")
+    module.weight = tf.Variable(np.eye(4)[:, :3])
+    numbers = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2])
+    module.table = tf.lookup.StaticHashTable(numbers, 0)  # that it keeps the shape is not said
+
+    def train_step(words, y):
+        with tf.GradientTape() as tape:
+            rows = tf.tanh(tf.gather(module.weight, module.table.lookup(words)))
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, rows))
+        module.weight.assign_sub(0.1 * tf.convert_to_tensor(tape.gradient(loss, module.weight)))
+        return {"loss": loss}
+
+    specs = [tf.TensorSpec([None], tf.string, "words"), tf.TensorSpec([None], tf.int32, "y")]
+    step = tf.function(train_step, input_signature=specs)
+    tf.saved_model.save(module, given, signatures={"train_step": step})
+    split, emitted = _emitted(given, tmp_path / "split", 2)
+    assert set(split.decisions.axis_of_feed) == {"train_step_words:0", "train_step_y:0"}
+    for batch in (5, 2, 40):
+        fed = {"words": tf.constant(["a", "b", "c", "b", "a"] * 8)[:batch]}
+        fed["y"] = tf.range(batch) % 3
+        wanted, found = (
+            tf.saved_model.load(path).signatures["train_step"](**fed) for path in (given, emitted)
+        )
+        np.testing.assert_allclose(found["loss"], wanted["loss"], rtol=1e-12)
+
+
 class TwoSteps(tf.Module):
     """Two training steps of one variable, which both count."""
 
