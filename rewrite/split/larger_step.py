@@ -41,7 +41,7 @@ def larger_step(
     batch = next(s.shape[axis_of_feed[s.tensor]] for s in flat.feeds
                  if s.shape and s.tensor in axis_of_feed)  # fmt: skip
     tried = []
-    for grown in (_by_one, _with_batch, _in_proportion):
+    for grown in (_by_one, _with_batch, _in_proportion, _by_one_less):
         feeds = [
             _larger(spec, axis_of_feed, open_axes, more, functools.partial(grown, batch, more))
             for spec in flat.feeds
@@ -67,6 +67,12 @@ def _inferred(
 def _by_one(batch: int, more: int, size: int) -> int:
     del batch, more
     return size + _MORE_ELEMENTS
+
+
+def _by_one_less(batch: int, more: int, size: int) -> int:
+    """Where no more fit: a table of as many positions."""
+    del batch, more
+    return max(1, size - 1)
 
 
 def _with_batch(batch: int, more: int, size: int) -> int:

@@ -557,3 +557,23 @@ def test_a_gradient_of_rows_of_some_sizes_takes_as_many_passes_however_deep(what
         parts, _ = run(split.graph_def, split.fetches, given)
         for one, other in zip(whole, parts, strict=True):
             np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
+
+
+def test_a_length_that_can_only_be_less():
+    """A table of positions has rows for the longest sequence, at which the step was looked at."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (None, None, 2), "x")
+        table = tf.constant(np.random.default_rng(0).random((10, 2)).astype(np.float32))
+        w = tf.constant([1.0, 2.0])
+        loss = tf.reduce_mean(tf.tanh((x + table[: tf.shape(x)[1]]) * w))
+        fetches = [loss.name, tf.gradients(loss, w)[0].name]
+    feeds = [TensorSpec("x:0", "float32", (8, 10, 2))]
+    flat = flatten(graph.as_graph_def(), feeds, fetches)
+    decisions = decided_in_parts(flat, {"x:0": [0, 1]})
+    assert decisions is not None and decisions.open_axes == {"x:0": [0, 1]}
+    split = build_step(flat, decisions, 2)
+    for batch, length in ((8, 10), (5, 3), (2, 1)):
+        given = {"x:0": np.random.default_rng(1).random((batch, length, 2)).astype(np.float32)}
+        one, other = (run(step.graph_def, step.fetches, given)[0] for step in (flat, split))
+        for wanted, found in zip(one, other, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5)
