@@ -280,6 +280,8 @@ class _Readings:
           UsageError: there is none.
         """
         possible = [i for i, (batch, _) in enumerate(self._axes) if batch >= num_shards]
+        if 0 not in possible:  # more entries than the batch has lie along another batch, or nowhere
+            possible = [i for i in possible if 0 in self._axes[i][1].values()]
         if not possible:
             raise self._too_small(num_shards)
         best = possible[0]
