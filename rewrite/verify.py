@@ -205,7 +205,7 @@ def _run_checks(request: VerifyRequest, limits: RunLimits) -> list[CheckOutcome]
             break
         error = None
         try:
-            so_far = ask_child(_CHILD, rest, seconds)
+            so_far = _asked(rest, seconds)
         except ChildError as failure:
             error, so_far = failure, failure.last_message or ChecksSoFar()
         outcomes += so_far.outcomes
@@ -229,6 +229,12 @@ def _run_checks(request: VerifyRequest, limits: RunLimits) -> list[CheckOutcome]
     return outcomes
 
 
+def _asked(request: VerifyRequest, seconds: float) -> ChecksSoFar:
+    """What a child answers, in the network of the tasks."""
+    answer: ChecksSoFar = ask_child(_CHILD, request, seconds, environment=request.tasks.environment)
+    return answer
+
+
 def _only_split_fails(request: VerifyRequest, seconds: float) -> bool:
     """Whether the unsplit step of the first check, which ended the child, ends none."""
     unsplit = request.checks[0].unsplit
@@ -236,7 +242,7 @@ def _only_split_fails(request: VerifyRequest, seconds: float) -> bool:
         return False
     check = dataclasses.replace(request.checks[0], given=unsplit, placed=unsplit, unsplit=None)
     try:
-        so_far = ask_child(_CHILD, dataclasses.replace(request, checks=[check]), seconds)
+        so_far = _asked(dataclasses.replace(request, checks=[check]), seconds)
     except ChildError:
         return False
     return [outcome.kind for outcome in so_far.outcomes] == ["compared"]

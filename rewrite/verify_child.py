@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
+from graphs.host.own_network import from_this_host_only
 from graphs.host.parent import Parent
 from graphs.names import with_index
 from graphs.run_session import checkpoint_keys, initialize, read_variables, write_variables
@@ -57,7 +58,8 @@ def main(argv: Sequence[str]) -> None:
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, devices)
     elif any(_is_called(check.placed) for check in request.checks):
-        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(request.tasks.addresses))
+        with from_this_host_only():
+            tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(request.tasks.addresses))
         # Grappler takes most of a large step's start, and on workers real runs have run the
         # optimised step before.
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})

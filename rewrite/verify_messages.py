@@ -99,10 +99,12 @@ class RemoteTasks:
     Attributes:
       first_device: of it.
       addresses: {job: {task: "host:port"}}; empty for the process itself.
+      environment: variables of a child that connects to them.
     """
 
     first_device: str = ""
     addresses: Mapping[str, Mapping[int, str]] = dataclasses.field(default_factory=dict)
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def target(self) -> str:

@@ -138,7 +138,11 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
 
 
 def ask_child(
-    module: str, request: Any, timeout_seconds: float, memory_bytes: float | None = None
+    module: str,
+    request: Any,
+    timeout_seconds: float,
+    memory_bytes: float | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Any:
     """Runs `python -m module`, which receives the request and sends its answer.
 
@@ -147,10 +151,11 @@ def ask_child(
       request: what can be pickled.
       timeout_seconds: from the request to the end of the child, which is killed then.
       memory_bytes: as for `AskedChild.ask`.
+      environment: as for `start_process`.
 
     Raises:
       ChildError: see AskedChild.answer.
     """
-    with AskedChild(module) as child:
+    with AskedChild(module, environment) as child:
         child.ask(request, memory_bytes)
         return child.answer(timeout_seconds)

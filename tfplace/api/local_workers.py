@@ -15,6 +15,7 @@ import weakref
 from typing import Any
 
 from graphs.errors import ClusterError
+from graphs.host.own_network import from_this_host_only, warn_of_other_users
 from tfplace.measurement.workers import WorkerPool, start_workers
 
 
@@ -53,6 +54,7 @@ def connect(num_workers: int) -> None:
         _require_no_variables()
         _end()
         _require_unconnected()
+        warn_of_other_users("this program connects to them itself")
         _running = _started(num_workers)
         _connect({"worker": list(_running.pool.addresses)})
 
@@ -103,7 +105,8 @@ def _end() -> None:
 def _connect(addresses: dict[str, list[str]]) -> None:
     import tensorflow as tf
 
-    tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(addresses))
+    with from_this_host_only(is_always=True):
+        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(addresses))
 
 
 def _require_no_variables() -> None:
@@ -149,7 +152,7 @@ def _started(num_workers: int) -> _Running:
 
     def keep() -> None:
         try:
-            outcome.append(start_workers(num_workers))
+            outcome.append(start_workers(num_workers, reachable=True))
         except BaseException as error:
             outcome.append(error)
         ready.set()

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import psutil
 from graphs.cluster import Cluster
 from graphs.errors import VerificationError
 from graphs.host.freed_memory import uncollected
+from graphs.host.own_network import environment
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
@@ -263,14 +265,15 @@ def tasks_of(cluster: Cluster, is_present: bool) -> Iterator[RemoteTasks]:
         yield RemoteTasks()
         return
     with contextlib.ExitStack() as stack:
-        addresses = [device.address for device in cluster.devices]
+        addresses, network = [device.address for device in cluster.devices], dict[str, str]()
         if not addresses[0]:
+            network = environment(os.getpid())
             pool = stack.enter_context(start_workers(cluster.num_devices))
             addresses = [pool.addresses[key.task] for key in keys]
         tasks: dict[str, dict[int, str]] = {}
         for key, address in zip(keys, addresses, strict=True):
             tasks.setdefault(key.job, {})[key.task] = address
-        yield RemoteTasks(names[0], tasks)
+        yield RemoteTasks(names[0], tasks, network)
 
 
 def devices_used(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs.host.own_network import from_this_host_only
 from graphs.host.parent import connect_to_parent
 from graphs.op_graph import FloatArray
 from tfplace.measurement.allocator import Peaks
@@ -107,7 +108,8 @@ class _Runs:
         for name, address in zip(self._runtime.device_names, self._runtime.addresses, strict=True):
             key = device_key(name)
             tasks.setdefault(key.job, {})[key.task] = address
-        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(tasks))
+        with from_this_host_only():
+            tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(tasks))
         self._connected = True
 
 

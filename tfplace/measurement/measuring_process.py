@@ -18,6 +18,7 @@ from graphs.effects import without_effects
 from graphs.errors import ClusterError
 from graphs.host.child import Child, start_child
 from graphs.host.how_it_ended import file_tail
+from graphs.host.own_network import environment
 from graphs.loading.runnable_copy import serialized_without_effects
 from graphs.placement import Infeasible
 from tfplace.measurement.allocator import DevicePeak
@@ -219,7 +220,8 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
         if self._child is None or not self.alive:
             self.close()
             try:
-                self._child = start_child(_CHILD)
+                network = environment(os.getpid()) if self._has_workers else {}
+                self._child = start_child(_CHILD, environment=network)
                 self._child.connection.send(self._runtime())
             except BaseException:
                 self.close()
@@ -228,12 +230,20 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
             self.num_starts += 1
         return self._child
 
+    @property
+    def _has_workers(self) -> bool:
+        """Whether the devices are tasks that are started here."""
+        devices = self._cluster.devices
+        return any(device_key(each.name).job for each in devices) and not any(
+            each.address for each in devices
+        )
+
     def _runtime(self) -> RuntimeConfig:
         devices = self._cluster.devices
         names = [device.name for device in devices]
         keys = [device_key(name) for name in names]
         addresses = [device.address for device in devices]
-        if any(key.job for key in keys) and not any(addresses):
+        if self._has_workers:
             started = time.monotonic()
             limit = {key.task: d.memory_bytes for key, d in zip(keys, devices, strict=True)}
             memory_bytes = [limit.get(task, 0) for task in range(max(limit) + 1)]

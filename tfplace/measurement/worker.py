@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from graphs.host.own_network import from_this_host_only
 from graphs.host.parent import connect_to_parent
 from tfplace.measurement.allocator import Peaks, limit_cpu_memory
 
@@ -37,12 +38,13 @@ def main(argv: Sequence[str]) -> None:
     if 0 < int(memory_bytes) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
         limit_cpu_memory(int(memory_bytes))
     try:
-        server = tf.distribute.Server(
-            {"worker": addresses.split(",")},
-            job_name="worker",
-            task_index=int(task),
-            protocol="grpc",
-        )
+        with from_this_host_only(is_always=True):
+            server = tf.distribute.Server(
+                {"worker": addresses.split(",")},
+                job_name="worker",
+                task_index=int(task),
+                protocol="grpc",
+            )
     except tf.errors.OpError as error:
         connection.send(f"{type(error).__name__}: {error.message}")
         return

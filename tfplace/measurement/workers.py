@@ -16,9 +16,11 @@ from multiprocessing.connection import wait
 
 from graphs.errors import ClusterError
 from graphs.host.child import Child, start_child
+from graphs.host.own_network import environment
 from tfplace.measurement.allocator import DevicePeak
 
 _LOGGER = logging.getLogger(__name__)
+_WORKER = "tfplace.measurement.worker"
 _NUM_ATTEMPTS = 3
 EXECUTOR_THREADS = 2
 """One thread computes; a second executor thread starts what an arriving tensor makes ready while
@@ -90,8 +92,11 @@ def start_workers(
     timeout_seconds: float = 60.0,
     memory_bytes: Sequence[int] = (),
     executor_threads: int = EXECUTOR_THREADS,
+    reachable: bool = False,
 ) -> WorkerPool:
     """Starts worker processes and waits until each one serves.
+
+    They are in a network of their own, as children are with `own_network.environment`.
 
     Args:
       num_workers: how many; beyond the number of usable cores they share cores, which is
@@ -99,6 +104,7 @@ def start_workers(
       timeout_seconds: the longest wait for all of them.
       memory_bytes: [num_workers] the most that the ops of each may take; empty: no limit.
       executor_threads: of each worker.
+      reachable: whether they stay in this process's network, since it connects to them itself.
 
     Raises:
       ClusterError: num_workers is not positive, or a worker did not come up.
@@ -114,6 +120,7 @@ def start_workers(
             num_workers,
             len(usable),
         )
+    network = {} if reachable else environment(os.getpid())
     failures: list[str] = []
     deadline = time.monotonic() + timeout_seconds
     for _ in range(_NUM_ATTEMPTS):  # a free port may be taken before the worker binds it
@@ -127,7 +134,7 @@ def start_workers(
                 limit = memory_bytes[task] if memory_bytes else 0
                 arguments = [str(task), str(core), ",".join(addresses), str(limit)]
                 arguments.append(str(executor_threads))
-                children.append(start_child("tfplace.measurement.worker", arguments))
+                children.append(start_child(_WORKER, arguments, environment=network))
                 ends.callback(children[-1].end)
             failures = _wait_until_ready(children, deadline)
             if not failures:

@@ -111,12 +111,18 @@ def facts_of(report):
         "why": report.get("why", ""),
         "num_ops": report["model"]["num_ops"],
         "shards": (report["split"] or {}).get("shards", 1),
-        "measured_seconds": measured and measured["placed"]["median_seconds"],
-        "single_seconds": measured and measured["single"]["median_seconds"],
+        "measured_seconds": _median(measured, "placed"),
+        "single_seconds": _median(measured, "single"),
         "compared": verified["run"],
         "equal": verified["outputs_equal"],
         "unproven": (verified.get("split") or {}).get("unproven", ""),
     }
+
+
+def _median(measured, name):
+    """None where nothing was measured; a text says why a run was not."""
+    run = measured and measured[name]
+    return run["median_seconds"] if isinstance(run, dict) else None
 
 
 def _split_share(path):

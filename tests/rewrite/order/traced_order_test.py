@@ -60,7 +60,7 @@ def test_edges_are_honoured(names):
     order = list(zip(*ends, strict=True))
     devices = {origin: WORKER for edge in order for origin in edge}
     placed = place_graph(graph_def, devices, order).graph_def
-    with start_workers(2) as pool:
+    with start_workers(2, reachable=True) as pool:
         ran = spans(placed, pool.target)
     before, after = ([n for n in ran if n.endswith(name)] for name in names)
     assert len(before) == len(after) == 2

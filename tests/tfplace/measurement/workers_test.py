@@ -30,10 +30,29 @@ print(pool.children[0].process.pid, child.process.pid, flush=True)
 signal.pause()
 """
 
+# Starts a worker and tells whether it is reached by loopback, and by the host's other addresses.
+_WITHOUT_NETWORK = """
+import psutil, socket
+from tfplace.measurement.workers import start_workers
+
+def is_reached(address, port):
+    with socket.socket() as client:
+        client.settimeout(2)
+        return client.connect_ex((address, port)) == 0
+
+with start_workers(1) as pool:
+    port = int(pool.addresses[0].rpartition(":")[2])
+    print("own", is_reached("127.0.0.1", port))
+    for addresses in psutil.net_if_addrs().values():
+        for each in addresses:
+            if each.family == socket.AF_INET and not each.address.startswith("127."):
+                print(is_reached(each.address, port))
+"""
+
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[WorkerPool]:
-    with start_workers(2) as running:
+    with start_workers(2, reachable=True) as running:
         yield running
 
 
@@ -71,7 +90,7 @@ def test_workers_serve_when_they_are_handed_out(pool: WorkerPool) -> None:
 
 
 class _FakeChild:
-    def __init__(self, module: str, arguments: list[str]) -> None:
+    def __init__(self, module: str, arguments: list[str], environment: dict[str, str]) -> None:
         self.task, self.core, self.addresses, self.memory_bytes, self.threads = arguments
         self.ended = False
 
@@ -85,7 +104,7 @@ def test_more_workers_than_cores_share_and_it_is_logged(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4, 6})
     monkeypatch.setattr(workers, "start_child", _FakeChild)
     monkeypatch.setattr(workers, "_wait_until_ready", lambda children, deadline: [])
-    running = start_workers(3)
+    running = start_workers(3, reachable=True)
     assert [child.core for child in running.children] == ["4", "6", "4"]  # type: ignore[attr-defined]
     assert [child.task for child in running.children] == ["0", "1", "2"]  # type: ignore[attr-defined]
     assert {child.addresses for child in running.children} == {",".join(running.addresses)}  # type: ignore[attr-defined]
@@ -147,7 +166,44 @@ def test_a_taken_port_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(workers, "free_addresses", lambda count: [address])
         monkeypatch.setattr(workers, "_NUM_ATTEMPTS", 1)
         with pytest.raises(ClusterError, match=r"worker 0: .*server"):
-            start_workers(1)
+            start_workers(1, reachable=True)
+
+
+def test_workers_listen_in_a_network_of_their_own() -> None:
+    before = _listening("self")
+    with start_workers(2) as running:
+        pids = [str(worker.process.pid) for worker in running.children]
+        inside = [_listening(pid) for pid in pids]
+        networks = {os.readlink(f"/proc/{pid}/ns/net") for pid in pids}
+        assert _listening("self") == before
+        assert len(inside[0]) == 2 and inside[0] == inside[1]
+    assert len(networks) == 1
+    assert networks != {os.readlink("/proc/self/ns/net")}
+
+
+def test_where_the_kernel_gives_no_network_other_hosts_are_kept_out_and_it_is_said() -> None:
+    # Limits of a user namespace hold in it only.
+    script = f'echo 0 > /proc/sys/user/max_net_namespaces; exec {sys.executable} -c "$0"'
+    command = ["unshare", "--user", "--map-root-user", "sh", "-c", script, _WITHOUT_NETWORK]
+    done = subprocess.run(
+        command, env=child_environment(), cwd="/", capture_output=True, text=True, check=False
+    )
+    if "unshare failed" in done.stderr:
+        pytest.skip("no user namespaces here")
+    answers = done.stdout.split()
+    assert answers[:2] == ["own", "True"], done.stderr[-500:]
+    assert set(answers[2:]) <= {"False"}
+    assert done.stderr.count("other users of this host can connect to the workers") == 1
+
+
+def _listening(pid: str) -> set[str]:
+    """What listens in the network of a process."""
+    lines = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
+    ]
+    return {words[1] for words in lines if words[3] == "0A"}
 
 
 def test_no_workers_is_an_error() -> None:
