@@ -201,10 +201,7 @@ def renew_fingerprint(made: Path) -> None:
 
 
 def _graph_file(
-    given: Any,
-    placed: Any,
-    device_of_origin: Mapping[Origin, str],
-    order: Collection[OrderEdge],
+    given: Any, placed: Any, device_of_origin: Mapping[Origin, str], order: Collection[OrderEdge]
 ) -> bytes:
     """Makes the rewritten GraphDef of a model that came as one.
 

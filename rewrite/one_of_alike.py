@@ -55,10 +55,7 @@ class OneOfAlike:
 
 
 def one_of_alike(
-    graph_def: Any,
-    run: Collection[str],
-    named: Collection[str],
-    prefixes: tuple[str, ...] = (),
+    graph_def: Any, run: Collection[str], named: Collection[str], prefixes: tuple[str, ...] = ()
 ) -> OneOfAlike | None:
     """Leaves out of a graph what is like another op of it.
 

@@ -20,11 +20,7 @@ from graphs.flat_graph import Origin
 from graphs.function_library import referred_functions, rename_references
 from graphs.graph_view import reached
 from rewrite.annotate_devices import device_of_place, known_places
-from rewrite.call_graph import (
-    CallGraph,
-    mark_as_copy,
-    opened_callees,
-)
+from rewrite.call_graph import CallGraph, mark_as_copy, opened_callees
 from rewrite.pass_base import PassResult, RewriteError, op_path
 
 Chain = tuple[str, ...]

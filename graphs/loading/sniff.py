@@ -212,9 +212,7 @@ def _parse_binary(path: str, content: bytes) -> tuple[str, Any]:
     parsed = [(kind, proto) for kind in kinds if (proto := _parsed(kind, content)) is not None]
     if not parsed:
         raise _not_a_model(
-            path,
-            f"a damaged {' or '.join(kinds)}, or one nested too deep",
-            "copy or save it again",
+            path, f"a damaged {' or '.join(kinds)}, or one nested too deep", "copy or save it again"
         )
     if len(parsed) > 1:  # a large graph is looked through once, in _with_content
         parsed.sort(key=lambda kind_and_proto: -_sense(*kind_and_proto))

@@ -76,11 +76,7 @@ def node_work(flat: FlatGraph, properties: TensorProperties, nesting: int = 0) -
     work = estimate(flat, properties)
     launches = of_all(table.launches)
     return NodeWork(
-        OpWork(
-            np.where(free, 0.0, work.flops),
-            np.where(free, 0.0, work.memory_bytes),
-            work.notes,
-        ),
+        OpWork(np.where(free, 0.0, work.flops), np.where(free, 0.0, work.memory_bytes), work.notes),
         of_all(lambda node, device_type: runs_on(node, device_type, table, library)),
         {device_type: each & ~free for device_type, each in launches.items()},
         free | [node.op in op_types.NO_LAUNCH for node in nodes],

@@ -50,13 +50,7 @@ def batch_norm(network: Network, images: Any) -> Any:
         return outputs
 
 
-def conv_norm_relu(
-    network: Network,
-    name: str,
-    images: Any,
-    num_filters: int,
-    *window: Any,
-) -> Any:
+def conv_norm_relu(network: Network, name: str, images: Any, num_filters: int, *window: Any) -> Any:
     """Convolution, batch normalisation and rectifier in a name scope of their own.
 
     `window` is kernel, stride and padding, as `convolution` takes them.

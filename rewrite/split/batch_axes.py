@@ -43,9 +43,7 @@ def read_batch_axes(texts: Sequence[str]) -> dict[str, int]:
 
 
 def candidates(
-    feeds: Sequence[TensorSpec],
-    open_axes: Mapping[str, Sequence[int]],
-    told: Mapping[str, int],
+    feeds: Sequence[TensorSpec], open_axes: Mapping[str, Sequence[int]], told: Mapping[str, int]
 ) -> list[tuple[int, dict[str, int]]]:
     """Ways to read the feeds as a batch, the likeliest first: (its size, {fed tensor: axis}).
 

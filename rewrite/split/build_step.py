@@ -15,11 +15,7 @@ from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.node_writer import NodeWriter, TakenNames, of_known_width, wants_known_width
 from rewrite.split.op_view import Split, attributes_of_copies, type_of_copies
-from rewrite.split.refused_batch import (
-    have_effects_wait,
-    refuse_other_batches,
-    refuse_other_shapes,
-)
+from rewrite.split.refused_batch import have_effects_wait, refuse_other_batches, refuse_other_shapes
 from rewrite.split.shard_functions import ShardFunctions
 from rewrite.split.shard_shapes import FixedShapes, OpenShapes, ShardShapes, WholeTensor
 from rewrite.split.states import WHOLE, Partial, Sharded
@@ -91,12 +87,7 @@ class _Builder:
     """Adds the ops of a split step, one unsplit op after the other."""
 
     def __init__(
-        self,
-        flat: FlatGraph,
-        decisions: Decisions,
-        num_shards: int,
-        advice: str,
-        taken: TakenNames,
+        self, flat: FlatGraph, decisions: Decisions, num_shards: int, advice: str, taken: TakenNames
     ):
         self.flat = flat
         self.properties = decisions.properties

@@ -18,13 +18,7 @@ import numpy as np
 from graphs.building.op_outputs import argument_types, op_definition, output_offsets
 from graphs.function_library import library_of, named_functions
 from rewrite.split.op_view import attr_of
-from rewrite.split.wide_types import (
-    fill_in_types,
-    is_random,
-    wide_type,
-    widen_types,
-    widened,
-)
+from rewrite.split.wide_types import fill_in_types, is_random, wide_type, widen_types, widened
 
 
 @dataclasses.dataclass(frozen=True)

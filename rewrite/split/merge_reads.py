@@ -203,8 +203,7 @@ def gathers_of_reads(flat: FlatGraph) -> FlatGraph:
 def _changed(flat: FlatGraph) -> set[str]:
     """The gathers that are to read a copy."""
     gathers, writers = uses_of_variables(
-        flat,
-        lambda n: n.op == _GATHER and len(n.input) == 2 and not attr_of(n, "batch_dims").i,
+        flat, lambda n: n.op == _GATHER and len(n.input) == 2 and not attr_of(n, "batch_dims").i
     )
     if not gathers:
         return set()

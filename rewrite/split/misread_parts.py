@@ -29,10 +29,7 @@ _PASSING = frozenset("Identity IdentityN PreventGradient StopGradient".split())
 
 
 def would_be_misread(
-    node: Any,
-    nodes: Mapping[str, Any],
-    answers: Mapping[str, Answer],
-    states: Mapping[str, State],
+    node: Any, nodes: Mapping[str, Any], answers: Mapping[str, Answer], states: Mapping[str, State]
 ) -> bool:
     """Whether an op that is split finds the largest or smallest of what a cut hands to such ops.
 

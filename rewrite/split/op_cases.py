@@ -94,11 +94,7 @@ def _keyed(
 
 
 def _inputs(
-    flat: FlatGraph,
-    decisions: Any,
-    node: Any,
-    answer: Split,
-    sizes: tuple[int, ...],
+    flat: FlatGraph, decisions: Any, node: Any, answer: Split, sizes: tuple[int, ...]
 ) -> Iterator[CaseInput]:
     names, properties = data_inputs(node), decisions.properties
     for position, (name, state) in enumerate(zip(names, answer.inputs, strict=True)):

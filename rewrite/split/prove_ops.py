@@ -95,10 +95,7 @@ def prove_cases(
 
 
 def _outcomes(
-    cases: Sequence[Case],
-    end: float,
-    memory_bytes: float | None,
-    child: AskedChild | None = None,
+    cases: Sequence[Case], end: float, memory_bytes: float | None, child: AskedChild | None = None
 ) -> list[CaseOutcome]:
     """The outcome of each case; those of the first batches are asked of a child that has begun."""
     outcome_of, batches = _planned(cases, memory_bytes)

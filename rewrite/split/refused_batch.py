@@ -71,10 +71,7 @@ def asked_of_feeds(
 
 
 def refuse_other_shapes(
-    writer: NodeWriter,
-    asked: Mapping[str, AskedShape],
-    dtype_of: Callable[[str], str],
-    advice: str,
+    writer: NodeWriter, asked: Mapping[str, AskedShape], dtype_of: Callable[[str], str], advice: str
 ) -> list[str]:
     """Adds the assertions that inputs have the shapes that are asked for; returns their names."""
     found: list[str] = []

@@ -152,10 +152,7 @@ def _run_with(
 
 
 def _moved(
-    originals: Mapping[str, Any],
-    flat: FlatGraph,
-    made: Mapping[str, Any],
-    fetched: Collection[str],
+    originals: Mapping[str, Any], flat: FlatGraph, made: Mapping[str, Any], fetched: Collection[str]
 ) -> set[str]:
     """The ops of the unsplit step whose names the split one needs for something else.
 

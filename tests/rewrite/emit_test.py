@@ -40,10 +40,7 @@ def test_tf2_model_is_kept_and_placed(tf2):
 
     assert read_devices(placed.graph_def, tf2.wanted) == tf2.wanted
     check_same_model(given.graph_def, placed.graph_def)
-    assert _files(tf2.path) == {
-        *_files(tf2.source.path),
-        "assets.extra/tfplace/report.json",
-    }
+    assert _files(tf2.path) == {*_files(tf2.source.path), "assets.extra/tfplace/report.json"}
     assert placed.signature_def == given.signature_def
     assert placed.saver_def == given.saver_def
     assert tf2.ignored == ()

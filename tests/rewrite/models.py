@@ -213,10 +213,7 @@ def write_keras3_step(path: Path) -> str:
             self.optimizer.build(net.trainable_variables)
 
         @tf.function(
-            input_signature=[
-                tf.TensorSpec([None, 4], name="x"),
-                tf.TensorSpec([None, 1], name="y"),
-            ]
+            input_signature=[tf.TensorSpec([None, 4], name="x"), tf.TensorSpec([None, 1], name="y")]
         )
         def train_step(self, x, y):
             with tf.GradientTape() as tape:

@@ -112,10 +112,7 @@ def test_what_was_killed_between_two_renames_comes_back(tmp_path):
     (stale / "old").mkdir(parents=True)
     (stale / "old" / "file").write_text("old")
     (stale / "lock").write_text("")
-    with (
-        pytest.raises(ValueError),
-        atomic_directory(tmp_path / "out", overwrite=True),
-    ):
+    with pytest.raises(ValueError), atomic_directory(tmp_path / "out", overwrite=True):
         raise ValueError
     assert (tmp_path / "out" / "file").read_text() == "old"
     assert os.listdir(tmp_path) == ["out"]

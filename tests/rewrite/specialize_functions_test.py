@@ -51,10 +51,7 @@ def test_calls_that_disagree_get_a_body_each():
 
 @pytest.mark.parametrize(
     "wanted",
-    [
-        {SQUARE_IN_FIRST: GPU0, SQUARE_IN_SECOND: GPU0},
-        {SQUARE_IN_FIRST: GPU0, NEG_IN_SECOND: GPU1},
-    ],
+    [{SQUARE_IN_FIRST: GPU0, SQUARE_IN_SECOND: GPU0}, {SQUARE_IN_FIRST: GPU0, NEG_IN_SECOND: GPU1}],
     ids=["same device", "nothing said by the other"],
 )
 def test_calls_that_agree_share_one_body(wanted):

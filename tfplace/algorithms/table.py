@@ -123,7 +123,7 @@ ALGORITHMS: Mapping[str, Maker] = {
 
 # Stages that --algorithm does not name: simulated annealing inside the simulator.
 STAGES: Mapping[str, Maker] = {
-    "annealing": _annealer("annealing.policy", "Multilevel", takes_known=True),
+    "annealing": _annealer("annealing.policy", "Multilevel", takes_known=True)
 }
 
 
@@ -143,9 +143,8 @@ class Staged:
 STAGED: Mapping[str, Staged] = {
     # From the best baseline. No learned policy follows annealing: see decision 035.
     "auto": Staged(
-        simulated=(("annealing", 1.0),),
-        measured=(("local_search", 0.6), ("spotlight", 1.0)),
-    ),
+        simulated=(("annealing", 1.0),), measured=(("local_search", 0.6), ("spotlight", 1.0))
+    )
 }
 
 

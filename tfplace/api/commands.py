@@ -48,9 +48,7 @@ def optimize(
 
 
 def simulate(
-    model: Path,
-    placement: Path | Mapping[str, str] | None = None,
-    **flags: Unpack[SimulateFlags],
+    model: Path, placement: Path | Mapping[str, str] | None = None, **flags: Unpack[SimulateFlags]
 ) -> Prediction:
     """`tfplace simulate MODEL`: predicts a placement's step.
 

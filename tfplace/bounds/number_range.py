@@ -133,10 +133,7 @@ class NumberRange:
     def cut(self) -> "list[NumberRange]":
         """Two ranges."""
         middle = int(math.sqrt(self.first * self.last))
-        return [
-            dataclasses.replace(self, last=middle),
-            dataclasses.replace(self, first=middle + 1),
-        ]
+        return [dataclasses.replace(self, last=middle), dataclasses.replace(self, first=middle + 1)]
 
     def lower_bound_seconds(self) -> float:
         """What holds for every placement of a step of so many shards."""

@@ -121,9 +121,7 @@ def judged(
     least = min(measured.values(), default=math.inf)
     tied = [index for index, median in measured.items() if median <= least * (1.0 + TIE)]
     winner = min(
-        tied,
-        key=lambda i: (*extent(problem, rivals[i].device_of_op), measured[i]),
-        default=0,
+        tied, key=lambda i: (*extent(problem, rivals[i].device_of_op), measured[i]), default=0
     )
     tried = []
     for index, (rival, result) in enumerate(zip(rivals, results, strict=True)):

@@ -41,11 +41,7 @@ class LongSearch:
     """One annealing in pieces: first_stage, then any number of the others, last_stages."""
 
     def __init__(
-        self,
-        prepared: PreparedModel,
-        seed: int,
-        start: IntArray | None,
-        left: Callable[[], Limits],
+        self, prepared: PreparedModel, seed: int, start: IntArray | None, left: Callable[[], Limits]
     ) -> None:
         """Has not begun.
 

@@ -163,10 +163,7 @@ def _written(prepared: PreparedModel, emitted: Emitted, comparison: Verified) ->
 
 
 def _bounds(
-    prepared: PreparedModel,
-    begun: InThread[float | None],
-    interruption: Interruption,
-    end: float,
+    prepared: PreparedModel, begun: InThread[float | None], interruption: Interruption, end: float
 ) -> tuple[float | None, Sequence[RangeBound]]:
     """Of every placement, and for every number of shards; each in the time until `end`."""
     bound = interruption.unless_seen_by(
@@ -242,10 +239,7 @@ def _require_same(comparison: Verified) -> None:
 
 
 def verified(
-    prepared: PreparedModel,
-    emitted: Path,
-    device_of_op: IntArray,
-    limits: RunLimits = NO_LIMITS,
+    prepared: PreparedModel, emitted: Path, device_of_op: IntArray, limits: RunLimits = NO_LIMITS
 ) -> Verified:
     """Runs the given and the emitted model on the same inputs and compares."""
     placed = (

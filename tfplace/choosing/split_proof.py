@@ -158,12 +158,7 @@ def _limits(run: Decision, seconds: float) -> ProofLimits:
 
 def _ops(split: SplitModel, limits: ProofLimits, begun: BegunCases | None) -> OpsProof:
     return prove_ops(
-        split.flat,
-        split.decisions,
-        split.num_shards,
-        limits.op_seconds,
-        limits.memory_bytes,
-        begun,
+        split.flat, split.decisions, split.num_shards, limits.op_seconds, limits.memory_bytes, begun
     )
 
 

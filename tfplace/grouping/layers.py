@@ -31,10 +31,7 @@ _NUM_ROUNDS = 3
 
 
 def layer_groups(
-    problem: Problem,
-    seed: int = 0,
-    min_share: float = MIN_SHARE,
-    apart: IntArray | None = None,
+    problem: Problem, seed: int = 0, min_share: float = MIN_SHARE, apart: IntArray | None = None
 ) -> Grouping:
     """One group for each variable that much is computed with: its readers, gradients and update.
 

@@ -111,9 +111,7 @@ class Peaks:
         return peaks
 
 
-def _allocations(
-    folder: tempfile.TemporaryDirectory[str],
-) -> Iterator[tuple[str, str, int, int]]:
+def _allocations(folder: tempfile.TemporaryDirectory[str]) -> Iterator[tuple[str, str, int, int]]:
     """(event, allocator, address, bytes asked for) of the profiler's record, in order of time."""
     import tensorflow as tf
     from tensorflow.tsl.profiler.protobuf import xplane_pb2

@@ -19,12 +19,7 @@ from graphs.names import op_of, with_index
 from graphs.run_session import assigned, starting_values, write_variables
 from graphs.source_model import Initialization
 from tfplace.measurement.device_name import task_prefix
-from tfplace.measurement.run_graph import (
-    prepare_run_graph,
-    subgraph,
-    used_tensors,
-    variable_nodes,
-)
+from tfplace.measurement.run_graph import prepare_run_graph, subgraph, used_tensors, variable_nodes
 from tfplace.measurement.training_run import (
     ExecutedNode,
     PrepareRequest,
@@ -325,8 +320,7 @@ def _assign_function(graph_def: Any, values: Mapping[str, np.ndarray]) -> Any:
 
 def _session_config(runtime: RuntimeConfig) -> Any:
     config = v1.ConfigProto(
-        allow_soft_placement=runtime.soft_placement,
-        device_count={"CPU": runtime.num_logical_cpus},
+        allow_soft_placement=runtime.soft_placement, device_count={"CPU": runtime.num_logical_cpus}
     )
     if runtime.gpu_memory_bytes:  # as tf.config has split it for functions
         virtual = config.gpu_options.experimental.virtual_devices.add()

@@ -19,12 +19,7 @@ from graphs.placement import Infeasible
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
-from tfplace.measurement.training_run import (
-    PrepareRequest,
-    StepRequest,
-    TraceRequest,
-    TrainingRun,
-)
+from tfplace.measurement.training_run import PrepareRequest, StepRequest, TraceRequest, TrainingRun
 
 
 @dataclasses.dataclass(frozen=True)

@@ -145,11 +145,7 @@ class _Tracer:
     """Traces, or finds in the cache, one device of each kind."""
 
     def __init__(
-        self,
-        model: LoadedModel,
-        cluster: Cluster,
-        limits: StepLimits,
-        unsplit: TimedStep | None,
+        self, model: LoadedModel, cluster: Cluster, limits: StepLimits, unsplit: TimedStep | None
     ) -> None:
         self._model = model
         self._cluster = cluster

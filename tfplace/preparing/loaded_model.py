@@ -66,9 +66,7 @@ class LoadedModel:
     def training_run(self) -> TrainingRun:
         """What one run of the model is, for the measuring process."""
         return TrainingRun(
-            feeds=self.feeds,
-            fetches=self.source.fetches,
-            initialization=self.source.initialization,
+            feeds=self.feeds, fetches=self.source.fetches, initialization=self.source.initialization
         )
 
     def opened_run(self) -> TrainingRun:

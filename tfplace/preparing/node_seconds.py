@@ -43,11 +43,7 @@ class TracedNodes:
 
 
 def traced_nodes(
-    run: ExecutedRun,
-    nodes: Sequence[Any],
-    alone_seconds: FloatArray,
-    device: str,
-    slots: int = 1,
+    run: ExecutedRun, nodes: Sequence[Any], alone_seconds: FloatArray, device: str, slots: int = 1
 ) -> TracedNodes:
     """Distributes what was seen over the user's nodes.
 

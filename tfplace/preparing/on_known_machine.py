@@ -6,11 +6,7 @@ from pathlib import Path
 
 from graphs.cluster import Cluster, Interval
 from graphs.clusters.discovery import find_cluster
-from tfplace.measurement.calibration.known_machine import (
-    assumed_file,
-    keep_taught,
-    known_machine,
-)
+from tfplace.measurement.calibration.known_machine import assumed_file, keep_taught, known_machine
 from tfplace.measurement.presence import is_present
 from tfplace.preparing.options import ProblemOptions
 
@@ -19,10 +15,7 @@ FOLDER = "machines"
 
 
 def on_known_machine(
-    options: ProblemOptions,
-    scratch: Path,
-    tell: Callable[[str], None],
-    is_taught: bool = True,
+    options: ProblemOptions, scratch: Path, tell: Callable[[str], None], is_taught: bool = True
 ) -> ProblemOptions:
     """The options with a cluster file of measured figures; as they are where there is none.
 

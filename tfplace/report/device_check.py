@@ -170,10 +170,7 @@ def _asked(prepared: PreparedModel) -> Iterator[_Asked]:
 
 
 def _wrong(
-    asked: _Asked,
-    matches: Sequence[int],
-    names: Sequence[str],
-    can_run: Callable[[Any, int], bool],
+    asked: _Asked, matches: Sequence[int], names: Sequence[str], can_run: Callable[[Any, int], bool]
 ) -> Misplaced | None:
     """What is wrong with one op, whatever the others ask for; None for nothing.
 

@@ -65,10 +65,7 @@ def write_report(
 
 
 def placement_files(
-    prepared: PreparedModel,
-    device_of_op: IntArray,
-    placed: Simulated,
-    with_python: bool = False,
+    prepared: PreparedModel, device_of_op: IntArray, placed: Simulated, with_python: bool = False
 ) -> dict[str, bytes]:
     """placement.json and timeline.json of a placement of the prepared model's problem.
 

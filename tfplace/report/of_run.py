@@ -58,10 +58,7 @@ class FinishedRun:
 
 
 def report_of(
-    prepared: PreparedModel,
-    options: OptimizeOptions,
-    run: FinishedRun,
-    explained: Explained,
+    prepared: PreparedModel, options: OptimizeOptions, run: FinishedRun, explained: Explained
 ) -> Report:
     """The report of one run."""
     searched, choice, proof = run.searched, run.choice, run.proof

@@ -43,11 +43,7 @@ def solved_to_json(
             "tfplace_version": __version__,
             "seed": options.seed,
             "algorithm": options.algorithm,
-            "problem": {
-                "path": path,
-                "num_ops": problem.num_ops,
-                "num_groups": problem.num_groups,
-            },
+            "problem": {"path": path, "num_ops": problem.num_ops, "num_groups": problem.num_groups},
             "cluster": {
                 "communication": problem.communication,
                 "devices": [

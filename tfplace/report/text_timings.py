@@ -6,15 +6,7 @@ import numpy as np
 from rich.console import Console
 
 from graphs.counted import counted
-from graphs.machine_numbers import (
-    CONTENTION,
-    DISPATCH,
-    ENDS,
-    LATENCY,
-    RATE,
-    SPEED,
-    START,
-)
+from graphs.machine_numbers import CONTENTION, DISPATCH, ENDS, LATENCY, RATE, SPEED, START
 from tfplace.choosing.compare import PLACED, Comparison
 from tfplace.choosing.compare_memory import MemoryPeak
 from tfplace.choosing.rounds.plan import Round

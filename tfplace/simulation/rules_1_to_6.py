@@ -22,14 +22,7 @@ from graphs.host.compiled import compiled_part
 from graphs.op_graph import IntArray
 from tfplace.simulation.arrays import SimulationArrays
 from tfplace.simulation.event_heap import pop_event, pop_key, push_event, push_key
-from tfplace.simulation.scratch import (
-    ARRIVALS,
-    COPIES,
-    ENDS,
-    TRANSFER_BYTES,
-    TRANSFERS,
-    Scratch,
-)
+from tfplace.simulation.scratch import ARRIVALS, COPIES, ENDS, TRANSFER_BYTES, TRANSFERS, Scratch
 
 # A key in a device's heap of ready items is turn * 2**32 + item. Under rule 1 the item is an op and
 # the turn is the number of the instant at which it became ready: (time, op index) in one integer.

@@ -116,8 +116,7 @@ def input_gradient(view: OpView) -> Answer:
 def filter_gradient(view: OpView) -> Answer:
     """Conv*BackpropFilter: summed over all images; input 1 is the filter's shape."""
     return _with_rank(
-        view,
-        lambda image: Factors([image, None, image], [[None] * len(image)], {"n": "sum"}),
+        view, lambda image: Factors([image, None, image], [[None] * len(image)], {"n": "sum"})
     )
 
 

@@ -202,8 +202,7 @@ def broadcast_to(view: OpView) -> Answer:
     if shape is None or result is None or is_open(shape):
         return UNKNOWN_SHAPE
     return split_by_factors(
-        view,
-        Factors([broadcast(shape, result), None], [axes(len(result))], shape_inputs={1: 0}),
+        view, Factors([broadcast(shape, result), None], [axes(len(result))], shape_inputs={1: 0})
     )
 
 

@@ -38,8 +38,7 @@ def reduction(view: OpView, combine: str, is_mean: bool = False) -> Answer:
         out = [label for axis, label in enumerate(labels) if axis not in reduced]
     combined = {labels[axis]: combine for axis in reduced}
     answer = split_by_factors(
-        view,
-        Factors([labels, None], [out], combined, adds_up=combine == "sum", is_mean=is_mean),
+        view, Factors([labels, None], [out], combined, adds_up=combine == "sum", is_mean=is_mean)
     )
     if dtype == "float16" and isinstance(answer, Split) and answer.is_mean:
         return StayWhole("its sum may be too large for float16, and those of parts not")

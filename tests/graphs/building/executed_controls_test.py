@@ -4,12 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphs.building.executed_controls import (
-    step_end,
-    tied_end,
-    without_implied,
-    without_step_end,
-)
+from graphs.building.executed_controls import step_end, tied_end, without_implied, without_step_end
 from tests.builders import Op, build_problem
 
 STEP = [

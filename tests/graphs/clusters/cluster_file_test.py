@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 from graphs.cluster import COMMUNICATION_RULES, Cluster, Device, TransferWork
 from graphs.clusters import named_clusters
-from graphs.clusters.cluster_file import (
-    cluster_from_json,
-    cluster_to_json,
-    read_cluster,
-)
+from graphs.clusters.cluster_file import cluster_from_json, cluster_to_json, read_cluster
 from graphs.clusters.json_values import parse_bytes
 from graphs.errors import ClusterError
 

@@ -8,13 +8,7 @@ import tensorflow as tf
 from graphs.errors import FetchError, ModelError
 from graphs.graph_view import GraphView
 from graphs.loading.load_options import LoadOptions
-from graphs.loading.run_selection import (
-    INFERENCE_ONLY,
-    RunSources,
-    SelectedRun,
-    select_run,
-    sinks,
-)
+from graphs.loading.run_selection import INFERENCE_ONLY, RunSources, SelectedRun, select_run, sinks
 from graphs.loading.variable_updates import OptimizerUpdates
 from graphs.source_model import Signature, TensorSpec
 from tests.graphs.loading import model_files

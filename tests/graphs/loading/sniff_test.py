@@ -37,11 +37,7 @@ def _saved_model():
     return saved_model
 
 
-MESSAGES = {
-    "graph_def": _graph,
-    "meta_graph_def": _meta_graph,
-    "saved_model": _saved_model,
-}
+MESSAGES = {"graph_def": _graph, "meta_graph_def": _meta_graph, "saved_model": _saved_model}
 
 
 @pytest.mark.parametrize("kind", MESSAGES)

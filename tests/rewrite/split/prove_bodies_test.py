@@ -55,9 +55,7 @@ def conditional():
 
 
 @pytest.fixture(
-    scope="module",
-    params=[fixed, opened, conditional],
-    ids=["fixed", "open", "conditional"],
+    scope="module", params=[fixed, opened, conditional], ids=["fixed", "open", "conditional"]
 )
 def built(request):
     flat, properties, decisions = request.param()

@@ -26,10 +26,7 @@ def test_arrays_to_feed_may_have_any_name():
     ("given", "said"),
     [
         ({"feed": {"x": [[1], [2, 3]]}}, "reading feed: 'x' is no array"),
-        (
-            {"shards": True},
-            "reading shards=True: found bool; wanted what --shards takes",
-        ),
+        ({"shards": True}, "reading shards=True: found bool; wanted what --shards takes"),
         ({"shards": [2, 4]}, r"reading shards=\[2, 4\]: found list; wanted what --shards takes"),
         ({"pin": 3.5j}, "found complex; wanted what --pin takes on the command line, or a list of"),
         ({"overwrite": [True]}, "reading overwrite="),

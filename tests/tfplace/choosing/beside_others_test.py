@@ -69,8 +69,7 @@ def real(monkeypatch):
     child = SimpleNamespace(process=SimpleNamespace(end_after=said.ends.append), begun=set())
     monkeypatch.setattr(beside_others, "child_for", lambda *_: contextlib.nullcontext(child))
     monkeypatch.setattr(
-        "tfplace.choosing.found.choose",
-        lambda candidates, *_: Choice(candidates[-1], "placed", ""),
+        "tfplace.choosing.found.choose", lambda candidates, *_: Choice(candidates[-1], "placed", "")
     )
     monkeypatch.setattr(beside_others, "time_choice", compare)
     monkeypatch.setattr(beside_others, "has_finalists", lambda prepared, options: True)

@@ -6,13 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from tfplace.fidelity.study import (
-    RankAgreement,
-    agreement,
-    relative_errors,
-    reliability,
-    spearman,
-)
+from tfplace.fidelity.study import RankAgreement, agreement, relative_errors, reliability, spearman
 
 # Few distinct values, so that there are ties.
 STEP_SECONDS = st.lists(st.sampled_from([0.5, 1.0, 1.5, 2.0, 7.0]), min_size=2, max_size=12)

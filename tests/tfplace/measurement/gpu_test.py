@@ -76,11 +76,7 @@ def test_memory_is_asked_of_each_gpu_and_reset_after(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", resets.append)
     names = ["/device:CPU:0", *HALVES, "/job:worker/task:1/device:CPU:0"]
     monkeypatch.setattr(Peaks, "_begin", lambda self: None)
-    peaks = {
-        "/device:CPU:0": DevicePeak(2),
-        HALVES[0]: DevicePeak(4),
-        HALVES[1]: DevicePeak(6),
-    }
+    peaks = {"/device:CPU:0": DevicePeak(2), HALVES[0]: DevicePeak(4), HALVES[1]: DevicePeak(6)}
     assert Peaks().of_devices(names, reset=False) == peaks
     assert resets == []
     assert Peaks().of_devices(names, reset=True) == peaks

@@ -225,11 +225,7 @@ def test_of_several_orders_the_mean_step_time_counts():
 
 
 def test_a_send_waits_its_turn_and_takes_its_senders_slot():
-    ops = [
-        Op("a", 1.0, outputs=(4,)),
-        Op("far", 1.0, ("a:0",)),
-        Op("near", 2.0, ("a:0",)),
-    ]
+    ops = [Op("a", 1.0, outputs=(4,)), Op("far", 1.0, ("a:0",)), Op("near", 2.0, ("a:0",))]
     # A transfer alone takes 2 s + 4 bytes at 1 byte/s: of that 0.5 s + 4/4 s are the sender's
     # work and 1 s + 4/2 s the receiver's; the wire has 0.5 s + 4/4 s left.
     problem = build_problem(ops, Machine(2, latency=2.0))

@@ -83,11 +83,7 @@ class SequenceLearner:
         return devices, logs
 
     def learn(
-        self,
-        sequence: Sequence,
-        proposal: GroupedProposal,
-        advantages: FloatArray,
-        steps: int = 1,
+        self, sequence: Sequence, proposal: GroupedProposal, advantages: FloatArray, steps: int = 1
     ) -> dict[str, float]:
         """Takes optimizer steps on one batch; returns the last one's loss, entropy and KL.
 

@@ -126,11 +126,7 @@ def _keep_device(
 
 @compiled_part
 def _add_ready(
-    arrays: SimulationArrays,
-    schedule: PartialSchedule,
-    state: _ReadyOps,
-    op: int,
-    num_ready: int,
+    arrays: SimulationArrays, schedule: PartialSchedule, state: _ReadyOps, op: int, num_ready: int
 ) -> int:
     """Queues the users of a placed op that wait for nothing else; returns how many were queued."""
     for tensor in range(arrays.tensor_row[op], arrays.tensor_row[op + 1]):

@@ -112,11 +112,7 @@ def _needed_reads(problem: Problem, schedule: Schedule, anchors: Anchors) -> dic
 
 
 def _latest_of(
-    problem: Problem,
-    device: IntArray,
-    needed: FloatArray,
-    is_sender: Bools,
-    free_until: FloatArray,
+    problem: Problem, device: IntArray, needed: FloatArray, is_sender: Bools, free_until: FloatArray
 ) -> dict[int, float]:
     """The same for some ops, by when their tensors are needed f8[T, D]; channels are taken."""
     graph = problem.graph

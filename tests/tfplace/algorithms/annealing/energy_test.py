@@ -19,11 +19,7 @@ USABLE = np.array([100.0, 50.0])
 
 @pytest.mark.parametrize(
     ("peaks", "penalty"),
-    [
-        ((100, 50), 1.0),
-        ((101, 50), 2.0 + 10.0 * 0.01),
-        ((150, 75), 2.0 + 10.0 * (0.5 + 0.5)),
-    ],
+    [((100, 50), 1.0), ((101, 50), 2.0 + 10.0 * 0.01), ((150, 75), 2.0 + 10.0 * (0.5 + 0.5))],
 )
 def test_the_penalty_begins_at_two_and_grows_with_the_share_of_memory_that_is_missing(
     peaks, penalty

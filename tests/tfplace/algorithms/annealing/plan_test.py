@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfplace.algorithms.annealing.plan import (
-    Budget,
-    Round,
-    RunSlot,
-    fullest_plan,
-    plan_of,
-    plans,
-)
+from tfplace.algorithms.annealing.plan import Budget, Round, RunSlot, fullest_plan, plan_of, plans
 
 ROUNDS = [Round(4, is_fused=True), Round(2, is_fused=True), Round(1, weight=2.0)]
 

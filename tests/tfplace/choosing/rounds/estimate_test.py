@@ -46,8 +46,7 @@ def test_as_taken_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    ("name", "truth"),
-    [(CPU1, 0.6), ("link_latency", 5.0), ("link_bytes_per_second", 0.2)],
+    ("name", "truth"), [(CPU1, 0.6), ("link_latency", 5.0), ("link_bytes_per_second", 0.2)]
 )
 def test_what_is_wrong_is_found_within_its_interval(name, truth):
     learned, _, _ = _learned({name: truth})

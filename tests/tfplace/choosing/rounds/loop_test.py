@@ -39,11 +39,7 @@ def _quiet(rng: np.random.Generator, number: int, run: int) -> float:
 class _Machine:
     """What really happens: true seconds, and what disturbs a run."""
 
-    def __init__(
-        self,
-        true_seconds: Truth,
-        disturb: Disturb = _quiet,
-    ) -> None:
+    def __init__(self, true_seconds: Truth, disturb: Disturb = _quiet) -> None:
         self._true_seconds, self._disturb = true_seconds, disturb
         self._rng = np.random.default_rng(5)
         self.num_runs, self.num_rounds = 0, 0

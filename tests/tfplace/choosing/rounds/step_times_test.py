@@ -11,11 +11,7 @@ def test_a_slower_round_makes_no_placement_look_slower():
     times.add_round({"a": np.full(5, 2.0), "b": np.full(5, 1.0)})
     times.add_round({"b": np.full(5, 1.5), "c": np.full(5, 1.4)})
     seconds = times.seconds()
-    assert seconds == {
-        "a": pytest.approx(3.0),
-        "b": pytest.approx(1.5),
-        "c": pytest.approx(1.4),
-    }
+    assert seconds == {"a": pytest.approx(3.0), "b": pytest.approx(1.5), "c": pytest.approx(1.4)}
     assert times.num_runs == 20
 
 

@@ -54,12 +54,7 @@ def test_a_chain_over_two_devices_waits_for_the_op_then_for_the_transfer_then_fo
 
 def test_a_wait_is_for_the_device_at_the_root_of_it():
     # c on device 2 needs b on device 1, which needs a on device 0 and also queues behind busy.
-    ops = [
-        Op("a", 3.0),
-        Op("busy", 5.0),
-        Op("b", 1.0, ("a:0",)),
-        Op("c", 1.0, ("b:0",)),
-    ]
+    ops = [Op("a", 3.0), Op("busy", 5.0), Op("b", 1.0, ("a:0",)), Op("c", 1.0, ("b:0",))]
     problem = build_problem(ops, Machine(3, latency=1.0, bandwidth=float("inf")))
     _, _, times = explained(problem, [0, 1, 1, 2])
     # b is ready at 4 and starts at 5, when busy ends; c starts at 7.
