@@ -3,18 +3,31 @@
 import contextlib
 import dataclasses
 import io
-import json
 import os
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 from graphs.errors import ModelError
+from graphs.loading.keras_contents import (
+    UnsafeError,
+    member_text,
+    parsed,
+    require_harmless,
+    require_own_weights,
+)
 from graphs.loading.saved_model_file import temporary_directory
 from graphs.loading.sniff import ModelFile
 
 _WRITTEN_BY_TF_KERAS = "2."
+_NOT_TRAINED = (
+    "it was compiled, but its own training step can't be made: {}; save a signature train_step to "
+    "train"
+)
+_DAMAGED = (ValueError, TypeError, KeyError, AttributeError, OSError, RuntimeError, zlib.error,
+            zipfile.BadZipFile, NotImplementedError)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,22 +44,31 @@ def export_keras(file: ModelFile) -> Exported:
     Raises:
       ModelError: the file is damaged, holds weights only, code, or classes that are not here.
     """
-    config = _read_config(file)
-    for layer in _code_layers(config):
+    notes: tuple[str, ...] = ()
+    try:
+        config = _read_config(file)
+        require_harmless(config["config"])
+        try:
+            require_harmless(config["training"])
+        except UnsafeError as error:
+            notes, config["training"] = (_NOT_TRAINED.format(error),), None
+    except UnsafeError as error:
         raise ModelError(
-            f"reading model {file.path!r}: layer {layer!r} is a Lambda with Python code in it, "
-            "which is not safe to run; replace it by a layer class or export a SavedModel"
-        )
+            f"reading model {file.path!r}: {error}; replace it by one of Keras' own layers, or "
+            "export the model to a SavedModel where it was made"
+        ) from error
     directory = os.path.join(temporary_directory(), "exported")
     errors = []
     for loader in _loaders(config):
         try:
             with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Keras prints what it saved, and what it skipped
-                return Exported(directory, loader(file.path, directory, config["training"]))
+                return Exported(directory, notes + loader(file.path, directory, config["training"]))
         except Exception as error:  # what Keras raises depends on the layers in the file
             first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
             errors.append(f"{loader.__name__.strip('_')}: {first_line[:300]}")
+            if "safe_mode" in str(error):  # the other one may not know what is unsafe
+                break
     raise ModelError(
         f"reading model {file.path!r}: Keras can't load it ({'; '.join(errors)}); if it has layers "
         "of your own, export it to a SavedModel with model.export() where they are defined"
@@ -58,17 +80,19 @@ def _read_config(file: ModelFile) -> Any:
     try:
         if file.kind == "keras_zip":
             with zipfile.ZipFile(file.path) as archive:
-                config = json.loads(archive.read("config.json"))
-                names = archive.namelist()
-                training = config.get("compile_config")
-                version = (
-                    json.loads(archive.read("metadata.json")).get("keras_version", "")
-                    if "metadata.json" in names
-                    else ""
-                )
+                config = parsed(member_text(archive, "config.json"))
+                training = config.pop("compile_config", None)
+                if is_versioned := "metadata.json" in archive.namelist():
+                    metadata = parsed(member_text(archive, "metadata.json"))
+                version = metadata.get("keras_version", "") if is_versioned else ""
+                for name in archive.namelist():
+                    if name.endswith(".h5"):
+                        weights = member_text(archive, name)
+                        _require_own_weights(io.BytesIO(weights), len(weights))
         else:
+            _require_own_weights(file.path, os.path.getsize(file.path))
             config, version, training = _read_hdf5_config(file.path)
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile, NotImplementedError) as error:
+    except _DAMAGED as error:
         raise ModelError(
             f"reading model {file.path!r}: the Keras file is damaged ({error}); save it again"
         ) from error
@@ -87,28 +111,18 @@ def _read_hdf5_config(path: str) -> tuple[Any, str, Any]:
             )
         config = archive.attrs["model_config"]
         version = archive.attrs.get("keras_version", "")
-        training = json.loads(archive.attrs.get("training_config", "null"))
+        training = parsed(archive.attrs.get("training_config", "null"))
     if isinstance(version, bytes):
         version = version.decode("utf-8", "replace")
-    return json.loads(config), str(version), training
+    return parsed(config), str(version), training
 
 
-def _code_layers(config: Any) -> Iterator[str]:
-    """The names of all Lambda layers in a configuration whose function is code in the file."""
-    if isinstance(config, dict):
-        inner = config.get("config")
-        if config.get("class_name") == "Lambda" and isinstance(inner, dict):
-            function = inner.get("function")
-            by_name = isinstance(function, str) or (
-                isinstance(function, dict) and function.get("class_name") == "function"
-            )
-            if inner.get("function_type", "function") == "lambda" or not by_name:
-                yield str(inner.get("name", "?"))
-        for value in config.values():
-            yield from _code_layers(value)
-    elif isinstance(config, list):
-        for value in config:
-            yield from _code_layers(value)
+def _require_own_weights(file: Any, num_bytes: int) -> None:
+    """As `require_own_weights`, of a path or a file; what is no HDF5 file is left to Keras."""
+    import h5py
+
+    with contextlib.suppress(OSError), h5py.File(file, "r") as opened:
+        require_own_weights(opened, num_bytes)
 
 
 def _loaders(config: Any) -> list[Any]:
@@ -166,10 +180,7 @@ def _trained(
         archive = framework.export.ExportArchive()
         return (export_with_step(model, archive, directory),)
     except NotTrainableError as error:
-        return (
-            f"it was compiled, but its own training step can't be made: {error}; save a signature "
-            "train_step to train",
-        )
+        return (_NOT_TRAINED.format(error),)
 
 
 def _named(path: str) -> str:

@@ -1,0 +1,177 @@
+"""What a Keras file asks its reader to do, looked at before anything is built of it.
+
+A configuration names classes and functions by module and name, and Keras calls them while it reads:
+those of any module, and those of its own and of TensorFlow's that read and write files.
+"""
+
+import builtins
+import json
+import os
+import re
+import sys
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+_KERAS = re.compile(r"(tf_)?keras(\.|$)")
+_OF_FUNCTIONS = re.compile(
+    r"(tf_)?keras(\.src|\.api)*\."
+    r"(activations|constraints|initializers|losses|metrics|ops|regularizers)\b"
+)
+_READ_OTHERS = {
+    *("TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer", "DenseFeatures"),
+    *("SequenceFeatures", "get", "deserialize"),
+}
+_NAMED_FILES = ("vocabulary", "vocabulary_file", "filepath", "file_path")
+_OF_TENSORS = re.compile(
+    r"(compat\.v[12]\.)?((__operators__|audio|bitwise|dtypes|image|linalg|math|nn|quantization|"
+    r"ragged|random|sets|signal|sparse|strings)\.[\w.]*|\w*)$"
+)
+_ON_FILES = re.compile(r"file|py_func|numpy_func|load|save|restore|import|print|read|write", re.I)
+_LEAST_BYTES, _MOST_TIMES = 1 << 26, 10
+
+
+class UnsafeError(Exception):
+    """The message says what a file would do while it is read."""
+
+
+def require_harmless(config: Any) -> None:
+    """Raises UnsafeError where a configuration asks for what isn't Keras' own, or for other files.
+
+    What this program has registered with Keras is its own affair.
+
+    Args:
+      config: of a model and its training; what json.loads makes.
+    """
+    for each in _dictionaries(config):
+        if why := _named(each) or _files(each):
+            raise UnsafeError(why)
+
+
+def _dictionaries(config: Any) -> Iterator[dict[str, Any]]:
+    waiting = [config]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            yield each
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+
+
+def _named(each: dict[str, Any]) -> str:
+    """Why an object isn't made of what names it; "" where it may be."""
+    kind, module, inner = each.get("class_name"), each.get("module"), each.get("config")
+    if kind is None or not isinstance(inner, dict | str | None):
+        return ""
+    inner_dict = inner if isinstance(inner, dict) else {}
+    name = inner if kind == "function" and isinstance(inner, str) else kind
+    if kind == "Lambda":
+        functions = [inner_dict.get(key) for key in ("function", "mask", "output_shape")]
+        if not all(map(_is_plain_or_keras, functions)):
+            named = str(inner_dict.get("name", "?"))
+            return f"layer {named!r} is a Lambda with Python code in it, which is not safe to run"
+    if kind == "__lambda__":
+        return "it has a function with Python code in it, which is not safe to run"
+    if kind == "TFOpLambda" and not _is_of_tensors(str(inner_dict.get("function", ""))):
+        return f"it calls {inner_dict.get('function')!r}, which is not safe to run"
+    if _is_registered(each.get("registered_name")):
+        return ""
+    if module is not None and not _may_be_made(str(module), str(name)):
+        return f"it asks for {name!r} of the module {module!r}, which is not safe to run"
+    return f"it has a layer {name!r}, which reads other files" if str(name) in _READ_OTHERS else ""
+
+
+def _is_registered(name: Any) -> bool:
+    """Whether this program has registered a class or function of its own, which Keras takes."""
+    frameworks = [sys.modules[each] for each in ("keras", "tf_keras") if each in sys.modules]
+    return isinstance(name, str) and any(
+        framework.saving.get_registered_object(name) is not None for framework in frameworks
+    )
+
+
+def _may_be_made(module: str, name: str) -> bool:
+    """Whether it is one of Keras' classes, or of its functions of tensors."""
+    if module == "builtins":  # Keras says so of its own functions
+        return not hasattr(builtins, name)
+    is_function = not name[:1].isupper() and not name.startswith("__")
+    return bool((_OF_FUNCTIONS if is_function else _KERAS).match(module))
+
+
+def _is_plain_or_keras(function: Any) -> bool:
+    """Whether a Lambda's function is none, a shape, or named as one of Keras' own."""
+    if isinstance(function, dict):
+        name = str(function.get("config"))
+        is_named = function.get("class_name") == "function"
+        return is_named and _may_be_made(str(function.get("module")), name)
+    numbers = function if isinstance(function, list) else []
+    return function is None or (function == numbers and all(map(_is_number, numbers)))
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, int)
+
+
+def _is_of_tensors(function: str) -> bool:
+    """Whether a function of TensorFlow's only computes."""
+    last = function.rpartition(".")[2]
+    return bool(_OF_TENSORS.match(function)) and not _ON_FILES.search(last)
+
+
+def _files(each: dict[str, Any]) -> str:
+    named = [key for key in _NAMED_FILES if isinstance(each.get(key), str)]
+    return f"it reads {each[named[0]]!r}, a file that isn't part of it" if named else ""
+
+
+def member_text(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A member of an archive that isn't much larger than its file.
+
+    Raises:
+      UnsafeError: it unpacks to more.
+    """
+    size = sum(each.file_size for each in archive.infolist())
+    _require_size(size, os.path.getsize(str(archive.filename)))
+    return archive.read(name)
+
+
+def parsed(text: bytes | str) -> Any:
+    """What json.loads makes of it; raises UnsafeError where it is nested too deep."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise UnsafeError("its configuration is nested too deep") from None
+
+
+def require_own_weights(file: Any, num_bytes: int) -> None:
+    """Raises UnsafeError where an HDF5 file's arrays lie in other files, or are much larger.
+
+    Args:
+      file: an open h5py.File.
+      num_bytes: of the file.
+    """
+    import h5py
+
+    size, waiting, seen = 0, [file], set()
+    while waiting:
+        group = waiting.pop()
+        for name in group:
+            if isinstance(group.get(name, getlink=True), h5py.ExternalLink):
+                raise UnsafeError(f"its array {name!r} is a link to another file")
+            each = group.get(name)
+            if each is None or (address := h5py.h5o.get_info(each.id).addr) in seen:
+                continue  # a link to nothing, or a second one
+            seen.add(address)
+            if isinstance(each, h5py.Group):
+                waiting.append(each)
+            if isinstance(each, h5py.Dataset):
+                if each.external or each.is_virtual:
+                    raise UnsafeError(f"its array {name!r} lies in another file")
+                size += each.nbytes
+    _require_size(size, num_bytes)
+
+
+def _require_size(size: int, num_bytes: int) -> None:
+    if size > _LEAST_BYTES + _MOST_TIMES * num_bytes:
+        raise UnsafeError(
+            f"it unpacks to {size / 2**20:,.0f} MiB, of {num_bytes / 2**20:,.0f} MiB on disk"
+        )
