@@ -31,6 +31,7 @@ setup(
         "tfplace.algorithms.learned.policies": ["shipped/*.npz", "shipped/README.md"],
         "graphs": ["py.typed"],
         "graphs.pricing": ["*.txt"],
+        "graphs.clusters": ["*.json"],
         "rewrite": ["py.typed"],
     },
     install_requires=[

@@ -3,7 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from graphs.errors import ModelError
 from graphs.op_types import CALLS, CONDITIONALS
+
+MAX_CALL_DEPTH = 200
+MAX_OPS = 5_000_000
+"""Of a graph whose calls are opened: forty functions that call each other twice are 2**40."""
 
 KEPT_WHOLE = {
     "_XlaMustCompile": "compiled by XLA",
@@ -68,6 +73,37 @@ def referred_functions(nodes: Iterable[Any], library: Mapping[str, Any]) -> Iter
         if node.op in library:
             yield node.op
         yield from (name for name in named_functions(node) if name in library)
+
+
+def require_bounded(nodes: Iterable[Any], library: Mapping[str, Any]) -> None:
+    """Looks at all calls without opening one; a function that calls itself is no matter here.
+
+    Raises:
+      ModelError: opened, they would be more than MAX_OPS ops, or nest deeper than MAX_CALL_DEPTH.
+    """
+    size_of, depth_of, waiting = dict[str, int](), dict[str, int](), list[tuple[Any, ...]]()
+
+    def begin(name: str, inside: Iterable[Any]) -> None:
+        size_of[name], depth_of[name] = len(list(inside)), 1
+        called = list(referred_functions(inside, library))
+        waiting.append((name, called, iter(called)))
+
+    begin("", nodes)
+    while waiting:
+        name, called, left = waiting[-1]
+        new = next((each for each in left if each not in size_of), None)
+        if new is not None:
+            begin(new, library[new].node_def)
+            continue
+        waiting.pop()
+        size_of[name] += sum(size_of[each] for each in called)
+        depth_of[name] += max((depth_of[each] for each in called), default=0)
+        if size_of[name] > MAX_OPS or depth_of[name] > MAX_CALL_DEPTH:
+            raise ModelError(
+                f"opening the function calls of {name or 'the graph'!r}: its calls hold "
+                f"{size_of[name]:,} ops and nest {depth_of[name]:,} deep; tfplace opens up to "
+                f"{MAX_OPS:,} ops and {MAX_CALL_DEPTH} calls in each other, save a smaller model"
+            )
 
 
 def callees(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int]]:

@@ -1,7 +1,6 @@
 """Makes an output directory that appears whole or not at all."""
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
@@ -9,11 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from graphs.errors import OutputError
-from graphs.host.whole_file import NAME_LENGTH, exchange
-
-_SUFFIX = ".unfinished"
-_LOCK = "lock"
-_OLD = "old"
+from graphs.host.scratch import OLD, ROOM, locked_scratch, no_temporary_room, remove_stale
+from graphs.host.whole_file import exchange
 
 
 @contextlib.contextmanager
@@ -39,8 +35,11 @@ def atomic_directory(target: str | os.PathLike[str], overwrite: bool) -> Iterato
             made.mkdir()
             yield made
             sync_tree(made)
-            _put_in_place(made, target, scratch / _OLD, overwrite)
+            _put_in_place(made, target, scratch / OLD, overwrite)
         except OSError as error:
+            temporary = tempfile.gettempdir()
+            if shutil.disk_usage(temporary).free < min(ROOM, shutil.disk_usage(scratch).free):
+                raise no_temporary_room(error) from error
             raise OutputError(
                 f"writing {str(target)!r}: {error}; free the disk or give another --output_dir"
             ) from error
@@ -58,8 +57,8 @@ def scratch_beside(target: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(os.path.abspath(target))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_stale(target)
-        scratch, lock = _locked_scratch(target)
+        remove_stale(target)
+        scratch, lock = locked_scratch(target)
     except OSError as error:
         raise OutputError(
             f"writing {str(target)!r}: {error}; give an --output_dir that can be written"
@@ -69,45 +68,6 @@ def scratch_beside(target: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         os.close(lock)
-
-
-def _locked_scratch(target: Path) -> tuple[Path, int]:
-    """Makes a hidden directory with a lock in it, which the kernel frees when this process ends."""
-    while True:
-        prefix = f".{target.name[:NAME_LENGTH]}."
-        scratch = Path(tempfile.mkdtemp(prefix=prefix, suffix=_SUFFIX, dir=target.parent))
-        lock = os.open(scratch / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        # Another process may take it for stale before the lock is held.
-        if _is_locked(lock) and (scratch / _LOCK).exists():
-            return scratch, lock
-        os.close(lock)
-
-
-def _is_locked(lock: int) -> bool:
-    """Takes a lock unless another process holds it; where there are no locks, it is nobody's."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _remove_stale(target: Path) -> None:
-    """Removes what a killed process has left beside the same target."""
-    prefix = f".{target.name[:NAME_LENGTH]}."
-    for entry in target.parent.iterdir():
-        if not (entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX)):
-            continue
-        with contextlib.suppress(OSError):  # another process removes it at the same time
-            # Killed before it made its lock, it is as stale: made here, the lock is ours.
-            lock = os.open(entry / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                if _is_locked(lock):
-                    if (entry / _OLD).exists() and not os.path.lexists(target):
-                        os.rename(entry / _OLD, target)  # killed between its two renames
-                    shutil.rmtree(entry, ignore_errors=True)
-            finally:
-                os.close(lock)
 
 
 def _put_in_place(made: Path, target: Path, old: Path, overwrite: bool) -> None:

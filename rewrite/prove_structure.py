@@ -10,13 +10,13 @@ one by one, and the SavedModel that was made of it before it was placed is compa
 import dataclasses
 import filecmp
 import os
-import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from graphs.counted import counted
+from graphs.host.scratch import scratch_directory
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_graphs, same_imported, same_message
@@ -100,7 +100,7 @@ def _take_order_out(placed: Any, order: Collection[OrderEdge]) -> None:
 
 def _rebuilt(source: SourceModel) -> Any:
     """What `emit` makes a SavedModel of, made again without giving its variables values."""
-    with tempfile.TemporaryDirectory(prefix="tfplace_") as folder:
+    with scratch_directory() as folder:
         return sniff(build_saved_model(source, Path(folder), without_values=True).directory).proto
 
 

@@ -12,7 +12,6 @@ import functools
 import math
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 from graphs.building.op_outputs import of_unknown_op
 from graphs.errors import ModelError
 from graphs.host.asked_child import ChildError, ask_child
+from graphs.host.scratch import scratch_directory
 from graphs.loading.runnable_copy import runnable_copy, serialized_without_effects
 from graphs.loading.sniff import sniff
 from graphs.source_model import SourceModel
@@ -142,7 +142,7 @@ def verify(
     devices = {n.device for graph in graphs for _, nodes in bodies(graph) for n in nodes}
     if not tasks.addresses and any("/job:" in device for device in devices):
         return not_run("its devices are of other tasks, which are not here")
-    with tempfile.TemporaryDirectory(prefix="tfplace_") as scratch:
+    with scratch_directory() as scratch:
         made = os.path.abspath(output_dir)
         plan = Plan(source, made, Path(scratch), bool(tasks.addresses), unsplit)
         request = VerifyRequest(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from graphs.errors import OutputError
+from graphs.host.scratch import ROOM, no_temporary_room
 from graphs.host.whole_file import NAME_LENGTH, is_stream, write_whole
 
 ENDINGS = (".pb", ".pbtxt", ".meta", ".keras", ".h5", ".hdf5")
@@ -67,6 +68,11 @@ def writable(*paths: str | None) -> Iterator[None]:
       OutputError: one of them can't be written.
     """
     made: list[Path] = []
+    try:
+        with tempfile.TemporaryFile() as file:
+            os.posix_fallocate(file.fileno(), 0, ROOM)
+    except OSError as error:
+        raise no_temporary_room(error) from None
     try:
         for path in filter(None, paths):
             _make_parents(Path(os.path.realpath(path)), made)

@@ -31,7 +31,6 @@ from graphs.flat_graph import Origin
 from graphs.function_library import called_function, kept_whole
 from graphs.names import data_inputs, free_name, with_index
 
-MAX_CALL_DEPTH = 200
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp"})
 """Ops that TensorFlow calls stateful, and that change nothing."""
 
@@ -114,7 +113,7 @@ class CallOpener:
         return ""
 
     def _open_call(self, name: str, call: RawNode, callee: str, body: Body) -> None:
-        if callee in body.calls or len(body.calls) >= MAX_CALL_DEPTH:
+        if callee in body.calls:
             raise ModelError(
                 f"opening the function calls of {name!r}: function {callee!r} calls itself, and "
                 "tfplace can place functions only where they end; rewrite the recursion as a loop"

@@ -4,7 +4,6 @@ import contextlib
 import os
 import pickle
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from graphs.host.child import start_child
 from graphs.host.how_it_ended import end_cause
 from graphs.host.parent import GaveUp, Limited
+from graphs.host.scratch import scratch_directory
 
 _PIPE_BYTES = 32_768
 """A pipe takes so much and more, though nobody reads it yet."""
@@ -72,7 +72,7 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
           module: what runs.
           environment: as for `start_process`.
         """
-        self._folder = tempfile.TemporaryDirectory(prefix="tfplace_")
+        self._folder = scratch_directory()
         try:
             self._child = start_child(module, (), self._folder.name, environment)
         except BaseException:

@@ -24,6 +24,7 @@ from typing import IO, Any
 from graphs.host.fork_server import ForkedProcess, ForkServer
 from graphs.host.how_it_ended import cause_in, end_cause, file_tail
 from graphs.host.op_libraries import VARIABLE, op_library_environment
+from graphs.host.scratch import scratch_of_process
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _LOOK_SECONDS = 0.5
@@ -182,6 +183,7 @@ def child_environment() -> dict[str, str]:
     return {
         **os.environ,
         **op_library_environment(),
+        "TMPDIR": scratch_of_process(os.getpid()),
         "PYTHONPATH": os.pathsep.join(search),
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         # A process that takes all of a GPU's memory leaves nothing to the others.

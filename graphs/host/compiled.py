@@ -17,6 +17,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 import tempfile
 import threading
 import time
@@ -26,6 +27,7 @@ from typing import Any, TypeVar
 
 import numba
 from llvmlite.binding import get_host_cpu_name
+from numba.core.caching import FunctionCache
 from numba.extending import register_jitable
 
 _log = logging.getLogger("tfplace")
@@ -59,9 +61,39 @@ def compiled(function: AnyFunction) -> AnyFunction:
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = "" if folder is None else str(folder)
         try:
-            return numba.njit(cache=folder is not None, **_OPTIONS)(function)
+            dispatcher = numba.njit(**_OPTIONS)(function)
+            if folder is not None:
+                dispatcher._cache = _Cache(function)
+            return dispatcher
         finally:
             numba.config.CACHE_DIR = before
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Numba's, in which a damaged file is as none, and where what can't be written isn't kept."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # whatever pickle raises of a file that was cut
+            with contextlib.suppress(OSError):
+                self.flush()
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            _warn_not_kept(f"{self.cache_path}: {error.strerror}")
+
+
+@functools.cache
+def _warn_not_kept(why: str) -> None:
+    _log.warning(
+        "compiled code can't be kept for the next run (%s), which will compile again; set "
+        "NUMBA_CACHE_DIR to a folder that can be written",
+        why,
+    )
 
 
 def compiled_part(function: AnyFunction) -> AnyFunction:
@@ -80,19 +112,32 @@ def cache_folder() -> Path | None:
         parent = Path(numba.config.CACHE_DIR or cache_directory())
         folder = parent / f"{FOLDER_NAME}{sources_hash(Path(__file__).parents[2])}"
         is_new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
+        parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _require_own(folder, parent)
         tempfile.TemporaryFile(dir=folder).close()
         os.utime(folder)
         if is_new:
             _remove_old(parent)
     except (OSError, RuntimeError) as error:
-        _log.warning(
-            "compiled code can't be kept for the next run (%s), which will compile again; set "
-            "NUMBA_CACHE_DIR to a folder that can be written",
-            error,
-        )
+        _warn_not_kept(str(error))
         return None
     return folder
+
+
+def _require_own(*folders: Path) -> None:
+    """What lies in a cache is run: raises OSError where others may put something there.
+
+    Those of the process's own group may where that is all that a folder says: on most systems it
+    has no other members.
+    """
+    for folder in folders:
+        facts = folder.stat()
+        is_open = facts.st_mode & (0o002 if facts.st_gid == os.getegid() else 0o022)
+        if facts.st_uid not in (os.geteuid(), 0):
+            raise OSError(f"{folder} is another user's")
+        if is_open and not facts.st_mode & stat.S_ISVTX:
+            raise OSError(f"others may write to {folder}")
 
 
 def is_noted(what: str) -> bool:

@@ -1,9 +1,10 @@
 """The arrays that a run is fed with: made up so that the run works, or read from a file."""
 
+import contextlib
 import dataclasses
 import math
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -194,12 +195,13 @@ def read_feeds(
         or shape.
     """
     arrays, path = given_arrays(given), "the example" if isinstance(given, Mapping) else given
+    shapes = given_shapes(arrays)
     known = {name: spec for spec in feeds for name in (spec.tensor, op_of(spec.tensor))}
     of_tensor = {spec.tensor: spec for spec in feeds}
     more = {name: of_tensor[t] for name, t in (names or {}).items() if t in of_tensor}
     known = more | known
     read: FeedArrays = {}
-    for name, array in arrays.items():
+    for name in arrays:
         spec = known.get(name)
         if spec is None and name in unread:
             continue
@@ -208,7 +210,13 @@ def read_feeds(
                 f"reading inputs from {path!r}: the run has no input {name!r}, it has "
                 f"{_names(feeds)}{nearest(name, [op_of(s.tensor) for s in feeds])}"
             )
-        read[spec.tensor] = _checked(path, spec, array)
+        if spec.shape is not None and shapes[name] != spec.shape:
+            raise FeedError(
+                f"reading inputs from {path!r}: {spec.tensor!r} has shape {list(shapes[name])}, "
+                f"wanted {list(spec.shape)}; give the shape with --batch_size or --input_shape, or "
+                "change the array"
+            )
+        read[spec.tensor] = _checked(path, spec, arrays[name])
     missing = [spec for spec in feeds if spec.tensor not in read]
     if missing:
         raise FeedError(
@@ -218,30 +226,73 @@ def read_feeds(
     return {spec.tensor: read[spec.tensor] for spec in feeds}
 
 
-def given_arrays(path: FeedsGiven) -> Mapping[str, np.ndarray]:
-    """{name: array} of inputs that a user gives.
+class _Archive(Mapping[str, np.ndarray]):
+    """The arrays of an .npz, each read when it is asked for: a small file may unpack to gigabytes.
+
+    Attributes:
+      shapes: {name: shape}, as the arrays' headers say.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with self._read() as archive:
+            self.shapes = {name: self._shape(archive, name) for name in archive.files}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        with self._read() as archive:
+            return np.asarray(archive[name])
+
+    @staticmethod
+    def _shape(archive: Any, name: str) -> tuple[int, ...]:
+        file = name if name in archive.zip.namelist() else f"{name}.npy"
+        with archive.zip.open(file) as member:
+            version, readers = np.lib.format.read_magic(member), np.lib.format
+            is_first = version == (1, 0)
+            read = readers.read_array_header_1_0 if is_first else readers.read_array_header_2_0
+            return tuple(read(member)[0])
+
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[Any]:
+        path = self._path
+        try:
+            archive = np.load(path, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("a single array")
+            with archive:
+                yield archive
+        except FileNotFoundError as error:
+            raise FeedError(
+                f"reading inputs from {path!r}: there is no such file; check the path"
+                f"{did_you_mean_file(path)}"
+            ) from error
+        except Exception as error:  # numpy, zipfile and zlib each have their own
+            raise FeedError(
+                f"reading inputs from {path!r}: found {error}; wanted an .npz of plain arrays, "
+                "write it with numpy.savez"
+            ) from error
+
+
+def given_arrays(given: FeedsGiven) -> Mapping[str, np.ndarray]:
+    """{name: array} of inputs that a user gives; one of a file is read when it is asked for.
 
     Raises:
       FeedError: no such file, or no .npz.
     """
-    if isinstance(path, Mapping):
-        return path
-    try:
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("a single array")
-        with archive:
-            return {name: archive[name] for name in archive.files}
-    except FileNotFoundError as error:
-        raise FeedError(
-            f"reading inputs from {path!r}: there is no such file; check the path"
-            f"{did_you_mean_file(path)}"
-        ) from error
-    except Exception as error:  # numpy, zipfile and zlib each have their own
-        raise FeedError(
-            f"reading inputs from {path!r}: found {error}; wanted an .npz of plain arrays, "
-            "write it with numpy.savez"
-        ) from error
+    return given if isinstance(given, Mapping) else _Archive(given)
+
+
+def given_shapes(given: FeedsGiven) -> Mapping[str, tuple[int, ...]]:
+    """{name: shape} of the same; raises as `given_arrays`."""
+    arrays = given_arrays(given)
+    if isinstance(arrays, _Archive):
+        return arrays.shapes
+    return {name: array.shape for name, array in arrays.items()}
 
 
 def _checked(path: str, spec: TensorSpec, array: np.ndarray) -> np.ndarray:
@@ -249,12 +300,6 @@ def _checked(path: str, spec: TensorSpec, array: np.ndarray) -> np.ndarray:
     import tensorflow as tf
 
     wanted = tf.as_dtype(spec.dtype)
-    if spec.shape is not None and array.shape != spec.shape:
-        raise FeedError(
-            f"reading inputs from {path!r}: {spec.tensor!r} has shape {list(array.shape)}, wanted "
-            f"{list(spec.shape)}; give the shape with --batch_size or --input_shape, or change "
-            "the array"
-        )
     if wanted == tf.string and array.dtype.kind in "SU":
         return array.astype(object)
     if wanted == tf.bfloat16 and array.dtype == np.dtype("V2"):

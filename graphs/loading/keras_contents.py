@@ -13,7 +13,11 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
-_KERAS = re.compile(r"(tf_)?keras(\.|$)")
+_KERAS = re.compile(
+    r"(tf_)?keras(\.|$)|tensorflow\.python\.(ops\.init_ops(_v2)?|ops\.ragged\.ragged_tensor|"
+    r"framework\.(dtypes|sparse_tensor|tensor|tensor_shape|tensor_spec))$"
+)
+"""Modules of their classes that are only values, TensorFlow's initialisers and types among them."""
 _OF_FUNCTIONS = re.compile(
     r"(tf_)?keras(\.src|\.api)*\."
     r"(activations|constraints|initializers|losses|metrics|ops|regularizers)\b"
@@ -44,8 +48,11 @@ def require_harmless(config: Any) -> None:
       config: of a model and its training; what json.loads makes.
     """
     for each in _dictionaries(config):
-        if why := _named(each) or _files(each):
+        if why := _named(each):
             raise UnsafeError(why)
+        for key in _NAMED_FILES:
+            if isinstance(each.get(key), str):
+                raise UnsafeError(f"it reads {each[key]!r}, a file that isn't part of it")
 
 
 def _dictionaries(config: Any) -> Iterator[dict[str, Any]]:
@@ -73,8 +80,10 @@ def _named(each: dict[str, Any]) -> str:
             return f"layer {named!r} is a Lambda with Python code in it, which is not safe to run"
     if kind == "__lambda__":
         return "it has a function with Python code in it, which is not safe to run"
-    if kind == "TFOpLambda" and not _is_of_tensors(str(inner_dict.get("function", ""))):
-        return f"it calls {inner_dict.get('function')!r}, which is not safe to run"
+    if kind == "TFOpLambda":
+        function = str(inner_dict.get("function", ""))
+        if not _OF_TENSORS.match(function) or _ON_FILES.search(function.rpartition(".")[2]):
+            return f"it calls {function!r}, which is not safe to run"
     if _is_registered(each.get("registered_name")):
         return ""
     if module is not None and not _may_be_made(str(module), str(name)):
@@ -105,22 +114,7 @@ def _is_plain_or_keras(function: Any) -> bool:
         is_named = function.get("class_name") == "function"
         return is_named and _may_be_made(str(function.get("module")), name)
     numbers = function if isinstance(function, list) else []
-    return function is None or (function == numbers and all(map(_is_number, numbers)))
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or isinstance(value, int)
-
-
-def _is_of_tensors(function: str) -> bool:
-    """Whether a function of TensorFlow's only computes."""
-    last = function.rpartition(".")[2]
-    return bool(_OF_TENSORS.match(function)) and not _ON_FILES.search(last)
-
-
-def _files(each: dict[str, Any]) -> str:
-    named = [key for key in _NAMED_FILES if isinstance(each.get(key), str)]
-    return f"it reads {each[named[0]]!r}, a file that isn't part of it" if named else ""
+    return not function or (function == numbers and {int, type(None)} >= {*map(type, numbers)})
 
 
 def member_text(archive: zipfile.ZipFile, name: str) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphs.errors import ModelError
+from graphs.host.scratch import temporary_directory
 from graphs.loading.keras_contents import (
     UnsafeError,
     member_text,
@@ -18,7 +19,6 @@ from graphs.loading.keras_contents import (
     require_harmless,
     require_own_weights,
 )
-from graphs.loading.saved_model_file import temporary_directory
 from graphs.loading.sniff import ModelFile
 
 _WRITTEN_BY_TF_KERAS = "2."

@@ -15,7 +15,7 @@ import numpy as np
 
 from graphs import op_types
 from graphs.errors import ModelError
-from graphs.function_library import named_functions
+from graphs.function_library import named_functions, require_bounded
 from graphs.graph_view import GraphView
 from graphs.loading import initialization, saved_model_file
 from graphs.loading.feed_shapes import find_feeds, write_shapes
@@ -159,8 +159,10 @@ def require_sound(view: GraphView) -> None:
     """Checks the shapes, the values and the calls of all ops, those in functions too.
 
     Raises:
-      ModelError: a size is impossible, a constant cut off, or a called function not there.
+      ModelError: a size is impossible, a constant cut off, a called function not there, or there
+        are too many calls in calls.
     """
+    require_bounded(view.graph_def.node, view.library)
     for nodes in (*(function.node_def for function in view.library.values()), view.graph_def.node):
         for node in nodes:
             _require_sound(node, view.library)

@@ -1,14 +1,12 @@
 """Reads the parts of a SavedModel that a run needs: a MetaGraphDef, its signatures and files."""
 
-import atexit
 import os
-import shutil
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from graphs import op_types
 from graphs.errors import ModelError
+from graphs.host.scratch import temporary_directory
 from graphs.loading.sniff import ModelFile
 from graphs.names import op_of
 from graphs.source_model import Signature, TensorSpec
@@ -226,10 +224,3 @@ def loadable_directory(file: ModelFile) -> str:
         if os.path.isdir(target):
             os.symlink(target, os.path.join(linked, name))
     return linked
-
-
-def temporary_directory() -> str:
-    """A new directory that is removed when this process ends."""
-    path = tempfile.mkdtemp(prefix="tfplace_")
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path

@@ -8,13 +8,12 @@ from graphs.building.frames import depth_in_conditionals
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.host.time_limit import require_time
-from graphs.names import data_inputs, tensor_of, with_index
+from graphs.names import data_inputs, op_of, tensor_of, with_index
 from rewrite.split.bodies import Bodies, functions_of
 from rewrite.split.facts import Facts
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.list_facts import Element, ListElements
 from rewrite.split.loops import function_answer, in_a_sum
-from rewrite.split.misread_parts import MISREAD, would_be_misread
 from rewrite.split.on_demand import parts_on_demand
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole, is_open
 from rewrite.split.refused_batch import AskedShape
@@ -32,6 +31,24 @@ from rewrite.split.rules.special import TENSORFLOW_1
 from rewrite.split.rules.table import RULES, Rule
 from rewrite.split.states import SUM, WHOLE, Listed, Optioned, Place, Sharded, State, can_be_cut
 
+MISREAD = "TensorFlow's graph optimizer would read the first part in place of each other one"
+"""Why a part would not be itself. Grappler turns Max(Sigmoid(x)) into Sigmoid(Max(x)), and
+ArgMax(Sigmoid(x)) into ArgMax(x), and forgets on the way which output of its op x is
+(`OptimizeMaxOrMinOfMonotonicStage` of TensorFlow 2.21): of the parts that one SplitV makes, all
+become the first. So such a Max stays whole."""
+_EXTREMES = frozenset(
+    """
+    ArgMax ArgMin Max MaxPool MaxPool3D MaxPoolV2 MaxPoolWithArgmax Min UnsortedSegmentMax
+    UnsortedSegmentMin
+    """.split()
+)
+_MONOTONIC = frozenset(
+    """
+    Acos Acosh Asin Asinh Atan Atanh Ceil Elu Erf Erfc Exp Expm1 Floor Log Log1p Neg Relu Relu6 Rint
+    Rsqrt Selu Sigmoid Sign Sinh Softplus Softsign Sqrt Tanh
+    """.split()
+)
+_PASSING = frozenset("Identity IdentityN PreventGradient StopGradient".split())
 LEFT_WHOLE = "its weights would take longer to send than what it reads and makes of the batch"
 """Why an op is whole that was asked to be, though it could be split."""
 
@@ -199,7 +216,7 @@ class _Analysis:
             view = _view(facts, self.batch, states, node, is_joined=not scope)
             answer = self._answer(facts, view, scope)
             is_split = isinstance(answer, Split) and not scope
-            if is_split and would_be_misread(node, facts.flat.nodes, answers, states):
+            if is_split and _would_be_misread(node, facts.flat.nodes, answers, states):
                 answer = StayWhole(MISREAD)
             answers[node.name] = answer
             for index in range(len(facts.dtype_of[node.name])):
@@ -341,3 +358,30 @@ def _view(
         )
     name = node.name
     return OpView(node, batch, inputs, facts.shape_of[name], facts.dtype_of[name])
+
+
+def _would_be_misread(
+    node: Any, nodes: Mapping[str, Any], answers: Mapping[str, Answer], states: Mapping[str, State]
+) -> bool:
+    """Whether an op that is split finds the largest or smallest of what a cut hands to such ops.
+
+    Args:
+      node: the op.
+      nodes: {name: NodeDef} of the step.
+      answers: what became of each op before it.
+      states: of each tensor before it.
+    """
+    if node.op not in _EXTREMES:
+        return False
+    tensor, is_monotonic = _first_of(node), False
+    while (made_by := nodes.get(op_of(tensor))) and made_by.op in _MONOTONIC | _PASSING:
+        if not data_inputs(made_by):
+            break
+        is_monotonic = is_monotonic or made_by.op in _MONOTONIC
+        tensor = _first_of(made_by)
+    is_cut = not isinstance(answers.get(op_of(tensor)), Split)
+    return is_monotonic and is_cut and isinstance(states.get(tensor), Sharded)
+
+
+def _first_of(node: Any) -> str:
+    return tensor_of(data_inputs(node)[0])

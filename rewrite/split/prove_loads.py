@@ -6,11 +6,11 @@ may refuse a function that has lost an attribute, or an object whose function is
 
 import contextlib
 import dataclasses
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from graphs.host.asked_child import AskedChild, ChildError
+from graphs.host.scratch import scratch_directory
 from graphs.source_model import SourceModel
 
 SECONDS = 300.0
@@ -92,7 +92,7 @@ class BegunLoad(contextlib.AbstractContextManager["BegunLoad"]):
           memory_bytes: of the child; None for no limit.
         """
         with contextlib.ExitStack() as begun:
-            self._scratch = tempfile.TemporaryDirectory(prefix="tfplace_")
+            self._scratch = scratch_directory()
             begun.enter_context(self._scratch)
             self._child = begun.enter_context(AskedChild(_CHILD))
             self._memory_bytes = memory_bytes

@@ -13,8 +13,9 @@ from graphs.building.op_outputs import output_names
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import called_function, library_of, rename_references
+from graphs.host.scratch import temporary_directory
 from graphs.loading.feed_shapes import write_shapes
-from graphs.loading.saved_model_file import read_signatures, temporary_directory
+from graphs.loading.saved_model_file import read_signatures
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
 from graphs.source_model import SourceModel, TensorSpec

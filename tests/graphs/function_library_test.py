@@ -1,8 +1,11 @@
 """Which functions nodes call, name and reach."""
 
+import pytest
 import tensorflow as tf
 
+from graphs.errors import ModelError
 from graphs.function_library import (
+    MAX_CALL_DEPTH,
     called_function,
     callees,
     kept_whole,
@@ -10,6 +13,7 @@ from graphs.function_library import (
     named_functions,
     reached_functions,
     referred_functions,
+    require_bounded,
 )
 
 NodeDef = tf.compat.v1.NodeDef
@@ -85,3 +89,28 @@ def test_calls_that_tensorflow_never_opens():
     node.attr["_noinline"].b = True
     assert kept_whole(node, function) == "a function that says _noinline"
     assert "_XlaMustCompile" not in node.attr  # looking must not add attributes
+
+
+def _nested(number, calls):
+    bodies = {"f0": [NodeDef(name="x", op="NoOp")]}
+    for i in range(number):
+        bodies[f"f{i + 1}"] = [_call(f"c{n}", f=f"f{i}") for n in range(calls)]
+    return bodies
+
+
+@pytest.mark.parametrize(
+    ("number", "calls", "is_bounded"),
+    [(10, 2, True), (40, 2, False), (MAX_CALL_DEPTH - 2, 1, True), (3000, 1, False)],
+)
+def test_calls_that_would_never_end_are_counted_before_they_are_opened(number, calls, is_bounded):
+    main = [_call("main", f=f"f{number}")]
+    library = library_of(_graph(**_nested(number, calls)))
+    if is_bounded:
+        require_bounded(main, library)
+    else:
+        with pytest.raises(ModelError, match=r"its calls hold .* ops and nest"):
+            require_bounded(main, library)
+
+
+def test_a_recursion_is_no_matter_of_size():
+    require_bounded([_call("main", f="f")], library_of(_graph(f=[_call("again", f="f")])))

@@ -4,12 +4,12 @@ import contextlib
 import io
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any, Unpack
 
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
+from graphs.host.scratch import scratch_directory
 from tfplace.api.flags import ModelFlags, OptimizeFlags, SimulateFlags, flag_values
 from tfplace.commands.command_table import run_command
 from tfplace.commands.from_flags import optimize_options, problem_options
@@ -124,7 +124,7 @@ def _placement_file(placement: Path | Mapping[str, str] | None) -> Iterator[str 
     if not isinstance(placement, Mapping):
         yield None if placement is None else os.fspath(placement)
         return
-    with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
+    with scratch_directory() as folder:
         path = os.path.join(folder, "placement.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(dict(placement), file)

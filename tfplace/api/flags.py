@@ -5,7 +5,6 @@ import json
 import numbers
 import os
 import re
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
@@ -16,6 +15,7 @@ from absl import flags
 from graphs.cluster import Cluster
 from graphs.clusters.cluster_file import cluster_to_json
 from graphs.errors import UsageError
+from graphs.host.scratch import scratch_directory
 from tfplace.commands.command_table import COMMANDS, load_flagged
 from tfplace.commands.parse import known_command, parse
 
@@ -94,10 +94,10 @@ def flag_values(
         kinds = {flag.name: flag.kind for flag in COMMANDS[known_command(command)].flags}
         for name, value in given.items():
             if isinstance(value, Cluster):
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfplace."))
+                folder = stack.enter_context(scratch_directory())
                 value = _cluster_path(value, folder)
             if name == "feed" and isinstance(value, Mapping):
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfplace."))
+                folder = stack.enter_context(scratch_directory())
                 value = _feed_path(value, folder)
             words += _words(name, value, kinds.get(name))
         values = parse(command, [*words, "--", *arguments])[1]

@@ -6,7 +6,6 @@ import functools
 import json
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import tensorflow as tf
 from graphs.cluster import Cluster, Device
 from graphs.clusters.discovery import PCIE, find_cluster, local_cluster
 from graphs.errors import TfplaceError, UsageError, VerificationError
+from graphs.host.scratch import scratch_directory
 from graphs.loading.feeds import given_arrays
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
@@ -88,7 +88,7 @@ class Placings:
         self.first = self._traced(call)
         self.placed_of: dict[int, tuple[Any, Any]] = {}
         self._of_shapes: dict[tuple[FlatStep, Shapes], Placing] = {}
-        with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
+        with scratch_directory() as folder:
             given, placed = os.path.join(folder, self.first.name), os.path.join(folder, "placed")
             self.first.save(given)
             fed = self._example(call)
@@ -183,7 +183,7 @@ class Placings:
         _log.info("%s: placing it again for %s", self.first.name, found)
         try:
             flat = self._traced(call)
-            with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
+            with scratch_directory() as folder:
                 placing = self._loaded(flat, self._place_like_first(flat, call, folder))
         except VerificationError:
             raise

@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from absl import flags
 
+from graphs.host.scratch import scratch_directory
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import begin, text_output
 from tfplace.output_paths import (
@@ -46,7 +46,7 @@ def _fidelity(model: str, values: flags.FlagValues) -> int:
     config = FidelityConfig(values.placements, values.rounds, values.trace, values.seed)
     progress = progress_for(values.verbosity)
     with progress.working():
-        with tempfile.TemporaryDirectory() as scratch:
+        with scratch_directory() as scratch:
             options = problem_options(model, values)
             known = prepared_as_known(options, Path(scratch), values.seed, progress.say)
         study = study_fidelity(known.prepared, config, progress.say)

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphs.host.scratch import scratch_directory
 from tfplace.measurement.device_name import device_key
 
 _PEAKS_BEGIN = "tfplace: peaks begin"
@@ -80,7 +81,7 @@ class Peaks:
         import tensorflow as tf
 
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory()
+            self._folder = scratch_directory()
             options = tf.profiler.experimental.ProfilerOptions(
                 host_tracer_level=1, python_tracer_level=0, device_tracer_level=0
             )

@@ -15,7 +15,7 @@ from graphs.building.shapes import TensorProperties, infer
 from graphs.errors import FeedError, ShapesRefusedError
 from graphs.flat_graph import FlatGraph
 from graphs.loading.feed_shapes import sizes_guessed
-from graphs.loading.feeds import feeds_of_opened, given_arrays, read_feeds
+from graphs.loading.feeds import feeds_of_opened, given_shapes, read_feeds
 from graphs.loading.load import load
 from graphs.loading.load_options import FIRST_GUESS, OTHER_GUESSES, GuessedSizes
 from graphs.source_model import SourceModel, TensorSpec
@@ -164,8 +164,7 @@ def _source(
     """
     load_options = dataclasses.replace(options.load, guess=guess)
     if options.fed is not None:  # the arrays to feed decide unknown dimensions
-        shapes = {name: array.shape for name, array in given_arrays(options.fed).items()}
-        load_options = dataclasses.replace(load_options, fed_shape=shapes)
+        load_options = dataclasses.replace(load_options, fed_shape=given_shapes(options.fed))
     source = load(options.model, load_options)
     guessed = (*source.guessed, *([f"other sizes first: {refusal}"] if refusal else []))
     graph_def = without_order(source.graph_def)

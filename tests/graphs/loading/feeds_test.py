@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.errors import FeedError
-from graphs.loading.feeds import generate_feeds, read_feeds
+from graphs.loading.feeds import generate_feeds, given_shapes, read_feeds
 from graphs.source_model import TensorSpec
 
 v1 = tf.compat.v1
@@ -308,3 +308,13 @@ def test_reading_what_is_no_npz(tmp_path):
     np.save(tmp_path / "one.npy", np.ones(3))
     with pytest.raises(FeedError, match="a single array"):
         read_feeds(tmp_path / "one.npy", SPECS)
+
+
+def test_what_is_not_fed_is_not_unpacked(tmp_path, monkeypatch):
+    """A small file may unpack to gigabytes: shapes are read of headers."""
+    path = tmp_path / "feeds.npz"
+    np.savez_compressed(path, x=np.zeros((1 << 20, 3), np.float32), nobody=np.zeros(1 << 24))
+    monkeypatch.setattr(np.lib.format, "read_array", None)
+    assert given_shapes(str(path)) == {"x": (1 << 20, 3), "nobody": (1 << 24,)}
+    with pytest.raises(FeedError, match=r"shape \[1048576, 3\]"):
+        read_feeds(str(path), SPECS)

@@ -75,6 +75,7 @@ HONEST = [
     layer("SlicingOpLambda", module="keras.src.layers.core.tf_op_layer", function="getitem"),
     named("keras.src.models.functional", "Functional", ""),
     named("builtins", "mean_squared_error"),
+    named("tensorflow.python.ops.init_ops_v2", "Constant", "", value=1.0),
     {"class_name": "Dense", "config": {"units": 4}},
     {"class_name": "__keras_tensor__", "config": {"shape": [None, 8]}},
     named("tf_keras.src.engine.sequential", "Sequential", ""),

@@ -14,6 +14,7 @@ from typing import Any
 from graphs import zoo
 from graphs.errors import OutputError, TfplaceError
 from graphs.host.op_libraries import op_library_environment
+from graphs.host.scratch import scratch_directory
 from tfplace.output_paths import write_file
 from tfplace.preparing.options import AUTO, ProblemOptions
 from tfplace.preparing.prepare import prepare
@@ -146,7 +147,7 @@ class BenchRun(ResumableRun[Row | None]):
         return row is not None
 
     def run(self, parallel: int) -> None:
-        with tempfile.TemporaryDirectory(prefix="tfplace_bench_") as scratch:
+        with scratch_directory() as scratch:
             self._instances = PreparedInstances(
                 scratch, self._grid.memory_reserve, self._grid.shards
             )

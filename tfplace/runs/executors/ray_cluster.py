@@ -11,13 +11,13 @@ import io
 import os
 import signal
 import tarfile
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from graphs.errors import UsageError
+from graphs.host.scratch import scratch_directory
 from tfplace.runs.executors.local import LocalExecutor
 from tfplace.runs.executors.program import Ended, Program
 
@@ -112,7 +112,7 @@ def run_on_node(program: Program, packed: Mapping[str, bytes]) -> tuple[Ended, b
       program: its folders and log are those of another host.
       packed: the folders' contents.
     """
-    with tempfile.TemporaryDirectory(prefix="tfplace_work_") as scratch:
+    with scratch_directory() as scratch:
         folders = {name: unpack(content, Path(scratch, name)) for name, content in packed.items()}
         log = Path(scratch, "log")
         here = dataclasses.replace(program, folders=folders, log=str(log), num_gpus=0)

@@ -5,7 +5,6 @@ import functools
 import itertools
 import math
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 
 from graphs import zoo
 from graphs.errors import UsageError
+from graphs.host.scratch import scratch_directory
 from graphs.placement import Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import AdamConfig, PlacetoConfig
@@ -356,7 +356,7 @@ class FamilyInstances:
 def _prepared(spec: str, cluster: str) -> Problem:
     name, options = zoo.parse(spec)
     size = str(options.pop("size", "published"))
-    with tempfile.TemporaryDirectory(prefix="tfplace_train_") as scratch:
+    with scratch_directory() as scratch:
         path = str(Path(scratch, f"{name}.pb"))
         zoo.write(zoo.build(name, size, **options), path)
         return prepare(ProblemOptions(path, cluster=cluster), trace=False).problem
