@@ -57,7 +57,11 @@ def scratch_beside(target: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(os.path.abspath(target))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        remove_stale(target)
+        if remove_stale(target):
+            raise OutputError(
+                f"writing {str(target)!r}: another run writes there now; wait for its end, or give "
+                "another --output_dir"
+            )
         scratch, lock = locked_scratch(target)
     except OSError as error:
         raise OutputError(

@@ -110,6 +110,8 @@ def _try_to_write(path: str) -> None:
         handle, aside = tempfile.mkstemp(prefix=f".{target.name[:NAME_LENGTH]}.", dir=target.parent)
         os.close(handle)
         os.unlink(aside)
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(target)  # refuses a name that is too long
     except OSError as error:
         raise OutputError(
             f"writing {path}: the folder {target.parent} can't be written to ({error.strerror}); "

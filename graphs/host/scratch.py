@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import functools
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -66,6 +67,7 @@ def locked_scratch(target: Path) -> tuple[Path, int]:
         lock = os.open(scratch / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         # Another process may take it for stale before the lock is held.
         if _is_locked(lock) and (scratch / _LOCK).exists():
+            os.write(lock, str(os.getpid()).encode())
             return scratch, lock
         os.close(lock)
 
@@ -79,11 +81,15 @@ def _is_locked(lock: int) -> bool:
     return True
 
 
-def remove_stale(target: Path) -> None:
-    """Removes what a killed process of this user has left beside the same target."""
-    prefix = f".{target.name[:NAME_LENGTH]}."
+def remove_stale(target: Path) -> bool:
+    """Removes what a killed process of this user has left beside the same target.
+
+    Returns:
+      Whether another process makes this target now.
+    """
+    prefix, is_made = f".{target.name[:NAME_LENGTH]}.", False
     for entry in target.parent.iterdir():
-        if not (entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX)):
+        if not re.fullmatch(re.escape(prefix) + r"[^.]+" + re.escape(_SUFFIX), entry.name):
             continue
         with contextlib.suppress(OSError):  # another process removes it at the same time
             if entry.is_symlink() or entry.stat().st_uid != os.geteuid():
@@ -91,9 +97,12 @@ def remove_stale(target: Path) -> None:
             # Killed before it made its lock, it is as stale: made here, the lock is ours.
             lock = os.open(entry / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             try:
-                if _is_locked(lock):
-                    if (entry / OLD).exists() and not os.path.lexists(target):
-                        os.rename(entry / OLD, target)  # killed between its two renames
-                    shutil.rmtree(entry, ignore_errors=True)
+                if not _is_locked(lock):
+                    is_made = is_made or os.read(lock, 20) != str(os.getpid()).encode()
+                    continue
+                if (entry / OLD).exists() and not os.path.lexists(target):
+                    os.rename(entry / OLD, target)  # killed between its two renames
+                shutil.rmtree(entry, ignore_errors=True)
             finally:
                 os.close(lock)
+    return is_made

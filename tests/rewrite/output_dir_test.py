@@ -13,7 +13,7 @@ import pytest
 
 from graphs.errors import OutputError
 from rewrite import output_dir
-from rewrite.output_dir import atomic_directory
+from rewrite.output_dir import atomic_directory, scratch_beside
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,6 +107,23 @@ def test_what_a_killed_process_left_is_removed_and_a_running_ones_kept(tmp_path)
     assert sorted(os.listdir(tmp_path)) == [".other.abc.unfinished", "out"]
 
 
+def test_a_second_run_with_the_same_target_is_told_before_it_begins(tmp_path):
+    code = (
+        "import sys\nfrom rewrite.output_dir import scratch_beside\n"
+        "with scratch_beside(sys.argv[1]):\n    print(flush=True), sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "out")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, **pipes) as other:
+        other.stdout.readline()
+        with pytest.raises(OutputError, match="another run writes there"):
+            scratch_beside(tmp_path / "out").__enter__()
+        with scratch_beside(tmp_path / "out.of"), scratch_beside(tmp_path / "ou"):
+            other.stdin.close()
+    with scratch_beside(tmp_path / "out"):
+        pass
+
+
 def test_what_was_killed_between_two_renames_comes_back(tmp_path):
     stale = tmp_path / ".out.abc.unfinished"
     (stale / "old").mkdir(parents=True)
@@ -139,7 +156,7 @@ def test_a_full_disk_is_told_and_leaves_what_was_there(tmp_path):
 
 _WRITER = """
 import sys
-from rewrite.output_dir import atomic_directory
+from rewrite.output_dir import atomic_directory, scratch_beside
 print("go", flush=True)
 while True:
     with atomic_directory(sys.argv[1], overwrite=True) as made:

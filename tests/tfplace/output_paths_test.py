@@ -1,5 +1,6 @@
 """Output is checked first, filled aside, and there whole or not at all."""
 
+import errno
 import os
 
 import pytest
@@ -75,3 +76,17 @@ def test_the_model_that_is_read_is_never_the_output(tmp_path):
         with pytest.raises(OutputError, match="would be lost"):
             require_apart(str(output), str(model))
     require_apart(str(tmp_path / "saved_placed"), str(model))
+
+
+def test_a_name_that_is_too_long_is_told_before_work_begins(tmp_path):
+    with pytest.raises(OutputError, match="name too long"), writable(str(tmp_path / ("n" * 300))):
+        pass
+
+
+def test_a_full_temporary_folder_is_named(tmp_path, monkeypatch):
+    def is_full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", is_full)
+    with pytest.raises(OutputError, match=r"temporary folder .* set TMPDIR"), writable():
+        pass

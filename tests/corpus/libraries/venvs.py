@@ -15,7 +15,8 @@ REQUIREMENTS = {
     ],
     "keras_hub": [
         "keras-hub", "regex", "kagglehub", "kagglesdk", "tqdm", "pyyaml", "packaging",
-        "python-dateutil", "tensorflow-text", *_HTTP,
+        "python-dateutil", "tensorflow-text", "tokenizers", "huggingface_hub<1", "filelock",
+        "fsspec", *_HTTP,
     ],
     "models": [
         "tf-models-official", "tensorflow-model-optimization", "gin-config", "dm-tree", "pyyaml",
