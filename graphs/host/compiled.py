@@ -178,6 +178,12 @@ def _compiled_sources(root: Path) -> list[Path]:
     return sorted(imported.intersection(files).union(declaring))
 
 
+def clear_compiled(parent: Path) -> None:
+    """Removes the machine code of all sources in a folder; what runs now compiles anew."""
+    for folder in parent.glob(f"{FOLDER_NAME}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _remove_old(parent: Path) -> None:
     with contextlib.suppress(OSError):  # another process may be removing the same ones
         last_use = {path: path.stat().st_mtime for path in parent.glob(f"{FOLDER_NAME}*")}

@@ -78,6 +78,11 @@ def sniff(path: str | os.PathLike[str]) -> ModelFile:
       ModelError: nothing is there, it can't be read, or it is no model.
     """
     path = os.fspath(path)
+    if path != path.encode(errors="replace").decode():
+        raise ModelError(
+            f"reading model {path!r}: its path is no text in UTF-8, which TensorFlow can't open; "
+            "rename what isn't"
+        )
     try:
         if os.path.isdir(path):
             return _sniff_directory(path)

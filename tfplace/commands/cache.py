@@ -1,6 +1,7 @@
 """`tfplace cache [--clear]`."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from absl import flags
 
@@ -10,20 +11,24 @@ from tfplace.commands.outcome import plain_table, text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
-    """Lists the costs kept between runs, or removes them all."""
+    """Lists the costs kept between runs, or removes them all, and compiled code with them."""
+    from graphs.host.compiled import clear_compiled
     from tfplace.preparing.cost_cache import CostCache, age_seconds
     from tfplace.units_text import bytes_text
 
     directory = cost_cache_directory(values)
     cache = CostCache(directory)
     entries = cache.clear() if values.clear else cache.entries()
+    if values.clear and directory:
+        clear_compiled(Path(directory))
     result = {"directory": directory, "cleared": values.clear, "entries": entries}
     out = text_output(values, result)
     if out is None:
         return 0
     if values.clear:
         size = bytes_text(sum(entry.num_bytes for entry in entries))
-        out.print(f"removed {counted(len(entries), 'entry', 'entries')}, {size}, from {directory}")
+        removed = f"{counted(len(entries), 'entry', 'entries')}, {size}, from {directory}"
+        out.print(f"removed {removed}, and all compiled code")
         return 0
     columns = ("costs", "model", "nodes", "device", "TensorFlow", "size", "hours ago")
     table = plain_table(f"costs kept in {directory}", *columns)

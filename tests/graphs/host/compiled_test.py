@@ -1,5 +1,6 @@
 """Machine code that is kept is never stale, and keeping it never stands in the way."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numba
 import pytest
+from numba.core.caching import FunctionCache
 
 from graphs.host import compiled as compiled_module
 from graphs.host.compiled import (
@@ -185,6 +187,57 @@ def test_where_nothing_can_be_written_functions_compile_all_the_same(parent, mon
 
     assert double(3) == 6
     assert not double.stats.cache_path  # type: ignore[attr-defined]
+
+
+def _compiled_anew():
+    def double(x):
+        return 2 * x
+
+    return compiled(double)
+
+
+@pytest.mark.parametrize(("ending", "size"), [("nbc", 100), ("nbc", 0), ("nbi", 0), ("nbi", 40)])
+def test_a_damaged_file_is_compiled_anew_and_replaced(parent, monkeypatch, ending, size):
+    monkeypatch.setattr(compiled_module, "cache_folder", lambda: parent)
+    parent.mkdir()
+    assert _compiled_anew()(3) == 6
+    for file in parent.rglob(f"*.{ending}"):
+        os.truncate(file, size)
+    assert _compiled_anew()(3) == 6
+    again = _compiled_anew()
+    assert again(3) == 6
+    assert sum(again.stats.cache_hits.values()) == 1  # type: ignore[attr-defined]
+
+
+def test_where_the_disk_is_full_functions_run_and_it_is_said_once(parent, monkeypatch, caplog):
+    def is_full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(compiled_module, "cache_folder", lambda: parent)
+    monkeypatch.setattr(FunctionCache, "save_overload", is_full)
+    compiled_module._warn_not_kept.cache_clear()
+    parent.mkdir()
+    assert [_compiled_anew()(3), _compiled_anew()(4)] == [6, 8]
+    assert caplog.text.count(f"{parent}") == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "is_taken"),
+    [(0o755, 0, True), (0o775, 0, True), (0o775, 1, False), (0o757, 0, False), (0o1777, 0, True)],
+)
+def test_code_that_others_may_write_is_not_run(parent, monkeypatch, mode, group, is_taken):
+    parent.mkdir()
+    parent.chmod(mode)
+    monkeypatch.setattr(os, "getegid", lambda: parent.stat().st_gid + group)
+    assert (cache_folder.__wrapped__() is not None) == is_taken
+
+
+def test_code_of_another_user_is_not_run(parent, monkeypatch):
+    parent.mkdir()
+    monkeypatch.setattr(
+        Path, "stat", lambda path: os.stat_result((0o40755, 1, 1, 1, 4711, 0, *[0] * 4))
+    )
+    assert cache_folder.__wrapped__() is None
 
 
 def test_other_functions_find_numbas_setting_as_it_was(parent):

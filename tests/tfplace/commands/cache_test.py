@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphs.host.compiled import FOLDER_NAME
 from tfplace.cli import main
 from tfplace.preparing.cost_cache import CacheKey, CostCache
 
@@ -32,6 +33,7 @@ def test_json(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_it_clears(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(folder, f"{FOLDER_NAME}1").mkdir()
     assert main(["cache", f"--cost_cache_dir={folder}", "--clear"]) == 0
     assert capsys.readouterr().out.startswith("removed 1 entry,")
     assert list(Path(folder).iterdir()) == []
