@@ -32,6 +32,7 @@ setup(
         "graphs": ["py.typed"],
         "graphs.pricing": ["*.txt"],
         "graphs.clusters": ["*.json"],
+        "graphs.zoo": ["*.json"],
         "rewrite": ["py.typed"],
     },
     install_requires=[

@@ -194,6 +194,13 @@ WRITES = frozenset(
 )
 """They leave something outside of the process, and have no outputs. Reading is no effect."""
 
+REACHES_OUT = frozenset(
+    "ReadFile MatchingFiles GenerateVocabRemapping DecodeProtoV2 EncodeProto DebugIdentity "
+    "DebugIdentityV2 DebugIdentityV3 DebugNanCount DebugNumericSummary DebugNumericSummaryV2 "
+    "PyFuncStateless".split()
+)
+"""They read or write outside of the process, though TensorFlow calls them stateless."""
+
 WRITES_AND_HANDS_ON = frozenset(
     "Print DebugIdentity DebugIdentityV2 DebugIdentityV3 SaveDatasetV2 SnapshotDataset "
     "SnapshotDatasetV2 CacheDataset CacheDatasetV2".split()

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphs.building.op_outputs import never_evaluated, restore_evaluated
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.function_library import library_of
@@ -85,7 +86,8 @@ def _differentiated(
     graph = tf.Graph()
     try:
         with graph.as_default():
-            tf.compat.v1.import_graph_def(_natural_gradients(flat.graph_def), name="")
+            given = _natural_gradients(flat.graph_def)
+            tf.compat.v1.import_graph_def(never_evaluated(given), name="")
             with tf.name_scope(SCOPE):
                 loss = _loss(graph, flat.fetches)
                 handles = [graph.get_tensor_by_name(f"{v.op}:0") for v in trained]
@@ -98,7 +100,9 @@ def _differentiated(
                 if not updates:
                     raise _NoStepError("no float output depends on a trainable variable")
                 step = tf.group(*updates, name="update")
-            return graph.as_graph_def(), (loss.name, step.name), len(updates)
+            made = graph.as_graph_def()
+            restore_evaluated(made, given)
+            return made, (loss.name, step.name), len(updates)
     except _NoStepError:
         raise
     except Exception as error:  # each op's gradient is Python of its own, and raises what it likes

@@ -1,7 +1,9 @@
-"""Names, options and sizes of the benchmark graphs; imports no TensorFlow, so it is cheap."""
+"""Names, options and sizes of the benchmark graphs, of catalogue.json; without TensorFlow."""
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
@@ -22,123 +24,21 @@ class Entry:
 
     Attributes:
       module: the module of this package whose `build(settings)` makes it.
-      values: {option: (its value at the published size, its value in tests)}.
+      values: {option: [its value at the published size, its value in tests]}.
       published_num_ops: op count in the literature for TensorFlow 1 (ColocRL, recalled); None
         where none is known.
       fixed: settings that a user can't change; they tell apart graphs that share a module.
     """
 
     module: str
-    values: Mapping[str, tuple[int, int]]
+    values: Mapping[str, Sequence[int]]
     published_num_ops: int | None = None
     fixed: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 ENTRIES: Mapping[str, Entry] = {
-    "rnnlm": Entry(
-        "rnnlm",
-        {
-            "batch_size": (64, 4),
-            "num_layers": (2, 2),
-            "hidden_size": (2048, 8),
-            "num_steps": (40, 3),
-            # Penn Treebank's, whose full softmax is what Zaremba et al. train. The billion-word
-            # vocabulary needs a sampled softmax, whose candidate sampler runs on CPUs only.
-            "vocab_size": (10_000, 20),
-        },
-        published_num_ops=8_943,
-    ),
-    "nmt": Entry(
-        "nmt",
-        {
-            "batch_size": (64, 4),
-            "num_layers": (2, 2),
-            "hidden_size": (1024, 8),
-            # The longest sentences that Luong et al. (2015) train on.
-            "num_steps": (50, 3),
-            "vocab_size": (30_000, 20),
-        },
-        published_num_ops=22_097,
-    ),
-    "inception_v3": Entry(
-        "inception_v3",
-        {
-            "batch_size": (32, 2),
-            "image_size": (299, 75),
-            "num_classes": (1000, 10),
-            "width_divisor": (1, 16),
-            "max_repeats": (4, 1),
-        },
-        published_num_ops=31_180,
-    ),
-    "cifar10": Entry(
-        "cifar10",
-        {
-            "batch_size": (128, 4),
-            "image_size": (24, 8),
-            "num_classes": (10, 10),
-            "width_divisor": (1, 8),
-        },
-    ),
-    **{
-        f"resnet{depth}": Entry(
-            "resnet",
-            {
-                "batch_size": (32, 2),
-                "image_size": (224, 32),
-                "num_classes": (1000, 10),
-                "width_divisor": (1, 16),
-                "max_repeats": (36, tiny_repeats),
-            },
-            fixed={"depth": depth},
-        )
-        for depth, tiny_repeats in ((152, 2), (50, 1))
-    },
-    "nasnet": Entry(
-        "nasnet",
-        {
-            "batch_size": (32, 2),
-            "num_layers": (4, 1),
-            "hidden_size": (1056, 48),
-            "num_stages": (3, 1),
-            "stem_filters": (32, 4),
-            "image_size": (224, 32),
-            "num_classes": (1000, 10),
-        },
-    ),
-    "transformer": Entry(
-        "transformer",
-        {
-            "batch_size": (32, 2),
-            "num_layers": (12, 2),
-            "hidden_size": (768, 8),
-            "num_steps": (128, 6),
-            "vocab_size": (30_522, 20),
-            "num_masked": (20, 2),
-        },
-    ),
-    "dlrm": Entry(
-        "dlrm",
-        {
-            "batch_size": (2048, 4),
-            "hidden_size": (128, 4),
-            "vocab_size": (10_131_227, 50),
-            "num_tables": (26, 8),
-            "width_divisor": (1, 64),
-        },
-    ),
-    "moe": Entry(
-        "moe",
-        {
-            "batch_size": (32, 2),
-            "num_layers": (6, 2),
-            "hidden_size": (1024, 8),
-            "num_steps": (128, 8),
-            "vocab_size": (32_000, 20),
-            "num_experts": (16, 4),
-            "inner_size": (4096, 16),
-        },
-    ),
+    name: Entry(**{key: value for key, value in entry.items() if key != "note"})
+    for name, entry in json.loads(Path(__file__).with_suffix(".json").read_text("utf-8")).items()
 }
 
 NAMES: tuple[str, ...] = tuple(ENTRIES)

@@ -14,6 +14,7 @@ from graphs.building.shapes import TensorProperties
 from graphs.effects import acts_outside
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, parse_input
+from graphs.op_types import REACHES_OUT
 from graphs.tensor_protos import Shape, placeholder
 
 SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
@@ -174,7 +175,12 @@ def _run(graph_def: Any, tensors: Sequence[str]) -> list[np.ndarray]:
 
 def is_pure(node: Any, dtypes: Sequence[str]) -> bool:
     """Whether an op makes numbers, and no run can change which."""
-    if node.op in DEFAULTS or not dtypes or not set(dtypes) <= _NUMBERS or acts_outside(node):
+    if (
+        node.op in DEFAULTS | REACHES_OUT
+        or not dtypes
+        or not set(dtypes) <= _NUMBERS
+        or acts_outside(node)
+    ):
         return False
     return not op_definition(node.op, node.name).is_stateful
 

@@ -1,0 +1,62 @@
+"""What a model that is only looked at may not do: open files that its ops name."""
+
+import shutil
+
+import pytest
+import tensorflow as tf
+
+from graphs.building.flatten import flatten
+from graphs.building.op_outputs import never_evaluated, restore_evaluated
+from graphs.building.shapes import infer
+from graphs.source_model import TensorSpec
+
+v1 = tf.compat.v1
+
+
+def _number_in(path):
+    return tf.strings.to_number(tf.io.read_file(str(path)), tf.int32)
+
+
+@tf.function(autograph=False)
+def _in_function(name):
+    return tf.strings.to_number(tf.io.read_file(name), tf.int32)
+
+
+def _debugged(path):
+    number = tf.constant(3)
+    url = f"file://{path.parent}/dump"
+    return tf.raw_ops.DebugIdentity(input=number, tensor_name="n:0", debug_urls=[url])
+
+
+def _called(path):
+    return _in_function(tf.constant(str(path)))
+
+
+@pytest.mark.parametrize("size", [_number_in, _called, _debugged])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_no_file_is_read_or_written_where_shapes_are_inferred(tmp_path, size, is_whole):
+    path = tmp_path / "number"
+    path.write_text("3")
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [4], name="x")
+        tf.identity(tf.tile(x, tf.reshape(size(path), [1])), name="y")
+    shutil.rmtree(tmp_path / "dump", ignore_errors=True)  # which TensorFlow wrote, just above
+    graph_def = graph.as_graph_def()
+    for function in graph_def.library.function:
+        function.attr["_noinline"].b = is_whole
+    flat = flatten(graph_def, [TensorSpec("x:0", "float32", (4,))], ["y:0"])
+    assert infer(flat).shape("y:0") in ((-1,), None)
+    assert [each.name for each in tmp_path.iterdir()] == ["number"]
+
+
+def test_ops_come_back():
+    with tf.Graph().as_default() as graph:
+        _in_function(tf.io.read_file("a"))
+    given = graph.as_graph_def()
+    made = never_evaluated(given)
+    assert not {"ReadFile"} & {node.op for node in made.node}
+    assert never_evaluated(made) is made
+    with tf.Graph().as_default():
+        tf.import_graph_def(made)
+    restore_evaluated(made, given)
+    assert made == given
