@@ -65,15 +65,19 @@ def locked_scratch(target: Path) -> tuple[Path, int]:
         prefix = f".{target.name[:NAME_LENGTH]}."
         scratch = Path(tempfile.mkdtemp(prefix=prefix, suffix=_SUFFIX, dir=target.parent))
         lock = os.open(scratch / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        # Another process may take it for stale before the lock is held.
-        if _is_locked(lock) and (scratch / _LOCK).exists():
+        try:
+            is_held = _is_locked(lock)
+        except OSError:  # there are no locks here, so that nobody takes it for stale
+            is_held = True
+        # Another process may have taken it for stale before the lock was held.
+        if is_held and (scratch / _LOCK).exists():
             os.write(lock, str(os.getpid()).encode())
             return scratch, lock
         os.close(lock)
 
 
 def _is_locked(lock: int) -> bool:
-    """Takes a lock unless another process holds it; where there are no locks, it is nobody's."""
+    """Takes a lock unless another process holds it; raises OSError where there are no locks."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -29,7 +29,9 @@ def main() -> None:
     parser.add_argument("--results", default=str(ROOT / "results.jsonl"))
     parser.add_argument("--flags", default=FLAGS, help=f"of optimize (default: {FLAGS})")
     parser.add_argument("--only_save", action="store_true", help="save them; optimize none")
-    parser.add_argument("--table", action="store_true", help="print the results as a table")
+    parser.add_argument(
+        "--table", action="store_true", help="print the results for a table of the docs"
+    )
     parser.add_argument("--save_in", help="internal: the folder to save the model in, here")
     arguments = parser.parse_args()
     if arguments.save_in:
@@ -43,7 +45,7 @@ def main() -> None:
         if not arguments.names or {name, each.library} & set(arguments.names)
     ]
     if arguments.table:
-        print("\n".join(table([done[name] for name in chosen if name in done])))
+        print(json.dumps(table([done[name] for name in chosen if name in done]), indent=1))
         return
     for name in chosen:
         if name in done and not arguments.only_save:
@@ -150,24 +152,32 @@ def _rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+COLUMNS = [
+    {"name": "library"}, {"name": "model"}, {"name": "ops", "format": ",d"},
+    {"name": "kept or placed"}, {"name": "seconds", "format": ".0f"},
+    {"name": "split", "format": ".0%"}, {"name": "placed ms", "format": ".1f"},
+    {"name": "one worker ms", "format": ".1f"}, {"name": "compared"}, {"name": "whole, from 1 %"},
+]  # fmt: skip
+
+
 def table(rows):
-    """Lines of Markdown, a row for each model."""
-    yield "| library | model | ops | verdict | split | measured ms (single) | compared | why not |"
-    yield "| --- | --- | ---: | --- | ---: | ---: | --- | --- |"
+    """The result file of a table (tests/tables), a row for each model."""
+    kept = {"kept_single": "one worker", "kept_given": "as given"}
+    lines = []
     for row in rows:
         split = row.get("split") or {}
-        share = f"{split['split']:.0%}" if "split" in split else ""
-        placed, single = row.get("measured_seconds"), row.get("single_seconds")
-        times = f"{1e3 * placed:.1f} ({1e3 * single:.1f})" if placed and single else ""
-        verdict, why = row["outcome"], "; ".join(split.get("whole", [])) or split.get("why_not", "")
-        if row["status"]:
-            verdict, why = f"status {row['status']}", row["outcome"]
-        why = " ".join(why.split())[:200].replace("|", "/")
-        compared = row.get("compared", "")
-        yield (
-            f"| {row['library']} | {row['name']} | {row.get('num_ops', '')} | {verdict} | {share} "
-            f"| {times} | {compared} | {why} |"
-        )
+        whole = [each for each in split.get("whole", []) if not each.endswith("(0%)")]
+        times = [row.get(key) and 1e3 * row[key] for key in ("measured_seconds", "single_seconds")]
+        outcome = f"status {row['status']}" if row["status"] else row["outcome"]
+        lines.append(
+            [
+                row["library"], row["name"], row.get("num_ops"), kept.get(outcome, outcome),
+                row.get("optimize_seconds"), split.get("split"), *times,
+                str(row.get("compared", ""))[:80],
+                "; ".join(whole) or split.get("why_not", "")[:80],
+            ]
+        )  # fmt: skip
+    return {"columns": COLUMNS, "rows": lines}
 
 
 if __name__ == "__main__":
