@@ -113,8 +113,9 @@ def test_a_second_run_with_the_same_target_is_told_before_it_begins(tmp_path):
         "with scratch_beside(sys.argv[1]):\n    print(flush=True), sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "out")]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=ROOT, **pipes) as other:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe) as other:
+        assert other.stdin is not None and other.stdout is not None
         other.stdout.readline()
         with pytest.raises(OutputError, match="another run writes there"):
             scratch_beside(tmp_path / "out").__enter__()
