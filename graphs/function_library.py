@@ -101,8 +101,9 @@ def require_bounded(nodes: Iterable[Any], library: Mapping[str, Any]) -> None:
         if size_of[name] > MAX_OPS or depth_of[name] > MAX_CALL_DEPTH:
             raise ModelError(
                 f"opening the function calls of {name or 'the graph'!r}: its calls hold "
-                f"{size_of[name]:,} ops and nest {depth_of[name]:,} deep; tfplace opens up to "
-                f"{MAX_OPS:,} ops and {MAX_CALL_DEPTH} calls in each other, save a smaller model"
+                f"{size_of[name]:,} ops and nest {depth_of[name]:,} deep, as if one calls itself; "
+                f"wanted at most {MAX_OPS:,} ops and {MAX_CALL_DEPTH} calls in each other; save a "
+                "smaller model"
             )
 
 

@@ -292,8 +292,8 @@ def test_an_interrupt_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
 
     children = []
 
-    def start(module: str) -> Any:
-        child = start_child(module)
+    def start(module: str, environment: Any) -> Any:
+        child = start_child(module, environment=environment)
         children.append(child)
         return dataclasses.replace(child, connection=_Interrupting(child.connection))
 

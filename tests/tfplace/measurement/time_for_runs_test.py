@@ -137,7 +137,7 @@ def test_workers_that_start_too_slowly_are_out_of_time_too(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(measuring_process, "time", clock)
     monkeypatch.setattr(measuring_process, "start_workers", start)
-    monkeypatch.setattr(measuring_process, "start_child", lambda module: Unused())
+    monkeypatch.setattr(measuring_process, "start_child", lambda module, environment: Unused())
     with MeasuringProcess(cluster_of(WORKERS), all_seconds=9.0) as process:
         assert process.request(StepRequest(0, 1), 100.0) == OUT_OF_TIME
 
