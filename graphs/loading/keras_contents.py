@@ -69,7 +69,7 @@ def _dictionaries(config: Any) -> Iterator[dict[str, Any]]:
 def _named(each: dict[str, Any]) -> str:
     """Why an object isn't made of what names it; "" where it may be."""
     kind, module, inner = each.get("class_name"), each.get("module"), each.get("config")
-    if kind is None or not isinstance(inner, dict | str | None):
+    if kind is None:
         return ""
     inner_dict = inner if isinstance(inner, dict) else {}
     name = inner if kind == "function" and isinstance(inner, str) else kind

@@ -54,8 +54,8 @@ def export_keras(file: ModelFile) -> Exported:
             notes, config["training"] = (_NOT_TRAINED.format(error),), None
     except UnsafeError as error:
         raise ModelError(
-            f"reading model {file.path!r}: {error}; replace it by one of Keras' own layers, or "
-            "export the model to a SavedModel where it was made"
+            f"reading model {file.path!r}: {error}; wanted nothing but Keras' own layers and the "
+            "file's own weights; export the model to a SavedModel where it was made"
         ) from error
     directory = os.path.join(temporary_directory(), "exported")
     errors = []

@@ -45,6 +45,7 @@ UNSAFE = {
     ),
     "class that is a function": layer("Dense", activation=named("keras.utils", "get_file", "")),
     "class of a module": named("subprocess", "Popen", "", args="ls"),
+    "module that is only imported": {"module": "antigravity", "class_name": "X", "config": [1]},
     "module that begins alike": named("kerasx.layers", "Dense", ""),
     "loss": {"compile_config": {"loss": named("os", "system")}},
     "model in a layer": layer("TFSMLayer", filepath="/somewhere"),
