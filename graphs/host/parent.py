@@ -78,12 +78,28 @@ class Parent:
         threading.Thread(target=watch, daemon=True).start()
 
 
-def connect_to_parent(argv: Sequence[str]) -> tuple[Connection, Sequence[str]]:
+def connect_to_parent(
+    argv: Sequence[str], uses_gpus: bool = False
+) -> tuple[Connection, Sequence[str]]:
     """Opens the pipe, in a child, which loads the op libraries that its parent has loaded.
+
+    Args:
+      argv: the child's arguments.
+      uses_gpus: whether TensorFlow sees this host's GPUs in it.
 
     Returns:
       The pipe and the arguments that are the module's own.
     """
+    if not uses_gpus:
+        hide_gpus()
     load_named_op_libraries()
     descriptor, *arguments = argv
     return Connection(int(descriptor)), arguments
+
+
+def hide_gpus() -> None:
+    """Keeps TensorFlow off this host's GPUs, in a process that has used none yet.
+
+    Else it takes nearly all of their memory with its first op, and real runs get none.
+    """
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"

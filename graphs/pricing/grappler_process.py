@@ -69,7 +69,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def main(argv: Sequence[str]) -> None:
     """Receives the request, sends the answer."""
-    connection, _ = connect_to_parent(argv)
+    connection, _ = connect_to_parent(argv, uses_gpus=True)  # to list them
     connection.send(answer(connection.recv()))
 
 

@@ -93,11 +93,17 @@ def require_output(path: str | None, ending: str, doing: str, wanted: str) -> No
 
 
 def say_starting(verbosity: int) -> None:
-    """Says on stderr that TensorFlow is being started, where it isn't running yet."""
+    """Starts TensorFlow, where it isn't running yet, and says so on stderr.
+
+    This process keeps off the GPUs: their memory is for real runs, which are children's.
+    """
     if "tensorflow" not in sys.modules:
         from tfplace.progress import progress_for
 
         progress_for(verbosity).say("starting TensorFlow")
+        import tensorflow as tf
+
+        tf.config.set_visible_devices([], "GPU")
 
 
 def _require_file(values: flags.FlagValues, flag: str, error: type[BadInputError]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphs.host.own_network import from_this_host_only
-from graphs.host.parent import connect_to_parent
+from graphs.host.parent import connect_to_parent, hide_gpus
 from graphs.op_graph import FloatArray
 from tfplace.measurement.allocator import Peaks
 from tfplace.measurement.device_name import device_key
@@ -190,10 +190,14 @@ def _serve(connection: Connection, runs: _Runs) -> None:
 
 def main(argv: Sequence[str]) -> None:
     """Serves requests until the parent closes the pipe; the first message is a RuntimeConfig."""
-    connection, _ = connect_to_parent(argv)
+    connection, _ = connect_to_parent(argv, uses_gpus=True)
     import tensorflow  # noqa: F401 - takes seconds, in which the parent starts the workers
 
-    runs = _Runs(connection.recv())
+    runtime: RuntimeConfig = connection.recv()
+    keys = map(device_key, runtime.device_names)
+    if not any(key.type == "GPU" and not key.job for key in keys):
+        hide_gpus()
+    runs = _Runs(runtime)
     _serve(connection, runs)
     # An ordinary exit waits for sessions on tasks that may be gone, for minutes.
     os._exit(0)
