@@ -1,6 +1,6 @@
 """Runs every kind of command on devices that are here, and holds predictions against real runs.
 
-    python -m tests.tables.gpu_check --folder=gpu_check [--cluster=gpu_split:2] [--tiny] [--only=TEXT]
+    python -m tests.tables.gpu_check [--cluster=gpu_split:2] [--tiny] [--only=TEXT]
 
 Needs no network. Each command has a time limit, and its output is kept in FOLDER/NAME.log. At the
 end there are FOLDER/summary.json, and a table on stdout: what ended how, and how many times as long
