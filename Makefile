@@ -1,13 +1,15 @@
 # make demo: an RNNLM training graph placed over two workers, measured. make test: all tests.
 # make docs: schedules drawn, the demo again, and the documents' transcript and tables rewritten.
 # make rival: three Keras models measured beside tf.distribute, and that page's table rewritten.
+# make gpu-check: tests and every kind of command on this machine's GPUs, logs in gpu_check/;
+# GPU_FLAGS="--cluster=workers:2 --tiny" tries the script on CPUs (tests/tables/gpu_check.py).
 # make benchmarks: every algorithm on every benchmark graph, a day; it goes on where it was, and
 # BENCH_FLAGS says which part (tests/tables/suite.py).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check docs rival benchmarks clean
+.PHONY: demo test check docs rival benchmarks gpu-check clean
 
 $(VENV)/installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +41,10 @@ rival: $(VENV)/installed
 
 benchmarks: $(VENV)/installed
 	$(BIN)/python -m tests.tables.suite $(BENCH_FLAGS)
+
+gpu-check: $(VENV)/installed
+	$(BIN)/python -m pytest -m gpu
+	$(BIN)/python -m tests.tables.gpu_check $(GPU_FLAGS)
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache

@@ -11,6 +11,12 @@ from graphs.host.compiled import cache_directory
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
 
 
+def pytest_configure(config):
+    """GPUs are for `pytest -m gpu`: each process would take all of their memory."""
+    if config.option.markexpr != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cost_cache(tmp_path_factory):
     """Child processes inherit it."""

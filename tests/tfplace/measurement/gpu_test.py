@@ -87,6 +87,7 @@ def test_cpus_of_one_process_share_an_allocator() -> None:
     assert Peaks().of_devices(["/device:CPU:0", "/device:CPU:1"], reset=False) == {}
 
 
+@pytest.mark.gpu
 @NEEDS_GPU
 @pytest.mark.parametrize("spec", ["local", "gpu_split:2"])
 def test_a_gpu_runs_placements_and_tells_its_peak(spec: str) -> None:
@@ -104,6 +105,7 @@ def test_a_gpu_runs_placements_and_tells_its_peak(spec: str) -> None:
         assert peaks[HALVES[0]] > 0
 
 
+@pytest.mark.gpu
 @NEEDS_GPU
 def test_a_logical_gpus_memory_limit_is_kept() -> None:
     """A 64 MiB tensor beside another does not fit into 100 MiB, and one does."""

@@ -1,5 +1,7 @@
 """Recorded steps, as TensorFlow writes them for worker processes and for GPUs."""
 
+import gzip
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,6 +171,30 @@ def test_an_empty_trace() -> None:
     assert (trace.op_names, trace.start_seconds.shape) == ((), (0,))
 
 
+def test_a_step_that_an_h200_ran() -> None:
+    """A CIFAR-10 step of `tfplace graph`, recorded by TensorFlow 2.21: 90 kernels of 65 ops."""
+    path = Path(__file__).parent / "recorded" / "cifar10_h200.pb.gz"
+    recorded = StepStats.FromString(gzip.decompress(path.read_bytes()))
+    trace = parse_step_stats(recorded, GPUS)
+    micros = np.round(1e6 * (trace.end_seconds - trace.start_seconds), 3).tolist()
+    columns = (trace.op_names, trace.devices, micros, trace.is_transfer)
+    rows = list(zip(*columns, strict=True))
+    on_gpu = {op: us for op, device, us, moves in rows if device == GPUS[1] and not moves}
+    assert on_gpu["norm"] == 33.0
+    assert on_gpu["gradients/norm_grad/LRNGrad"] == 88.0
+    moved = {op for op, _, _, moves in rows if moves}
+    assert moved == {"_arg_images_0_0/_0", "_arg_labels_0_1/_7"}
+    kernels = {
+        node.node_name.partition(":")[0]: 0.0
+        for device in recorded.dev_stats
+        if device.device.endswith("/stream:all")
+        for node in device.node_stats
+    }
+    assert len(kernels) == 65
+    assert round(sum(on_gpu[op] for op in kernels)) == 592
+
+
+@pytest.mark.gpu
 @pytest.mark.skipif(
     not tf.config.list_physical_devices("GPU"), reason="TensorFlow sees no GPU on this machine"
 )
