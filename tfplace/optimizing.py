@@ -17,25 +17,23 @@ from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint, algorithm_with_policy
 from tfplace.algorithms.table import require_known
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.beside_others import run_tag, runs_ahead, time_beside_others
+from tfplace.choosing.budget import has_finalists, search_beside
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline, not_tried
-from tfplace.choosing.finalists import has_finalists, search_beside
 from tfplace.choosing.find_placement import find_placement, without_idle_devices
-from tfplace.choosing.find_shards import ShardSearch
-from tfplace.choosing.found import Decided, Found
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.memory_limit import at_most
-from tfplace.choosing.order.in_order import in_order
-from tfplace.choosing.order.model_order import (
+from tfplace.choosing.outcomes import Decided, Found
+from tfplace.choosing.real_runs.measured_choice import comparison_seconds
+from tfplace.choosing.real_runs.shard_count_contest import run_tag, runs_ahead, time_beside_others
+from tfplace.choosing.scheduling.model_order import (
     ModelOrder,
     simulated_in_order,
     wanted_order,
     with_order,
 )
-from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
-from tfplace.choosing.proof import Emitted, prove
-from tfplace.choosing.split_proof import BegunProof
-from tfplace.choosing.time_choice import comparison_seconds
+from tfplace.choosing.scheduling.search_in_order import budget_beside_order, search_in_order
+from tfplace.choosing.shards.in_order import in_order
+from tfplace.choosing.shards.shard_search import ShardSearch
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.measurement.held_runs import HeldRuns
@@ -46,6 +44,8 @@ from tfplace.preparing.options import AUTO, OptimizeOptions, require_outputs
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.preparing.written_devices import loading_needs
 from tfplace.progress import Phases, Progress
+from tfplace.proving.proof import Emitted, prove
+from tfplace.proving.split_proof import BegunProof
 from tfplace.report.files import write_placed, write_report
 from tfplace.report.of_run import FinishedRun
 from tfplace.report.report import Report

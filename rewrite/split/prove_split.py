@@ -9,13 +9,13 @@ import numpy as np
 from graphs.flat_graph import FlatGraph
 from graphs.loading.feeds import feeds_of_opened
 from rewrite.pass_base import RewriteError
-from rewrite.split.build_step import SplitStep
-from rewrite.split.compare_runs import EQUAL, compare_runs, request_of
-from rewrite.split.compare_runs_messages import NO_TABLES, RunsCompared, TableStart
-from rewrite.split.decide import Decisions
-from rewrite.split.prove_joints import JointsProof, prove_sizes
-from rewrite.split.prove_ops import OpsProof, prove_ops
-from rewrite.split.state_order import require_state_order
+from rewrite.split.decide.decide import Decisions
+from rewrite.split.prove.ops.prove_ops import OpsProof, prove_ops
+from rewrite.split.prove.runs.compare_runs import EQUAL, compare_runs, request_of
+from rewrite.split.prove.runs.messages import NO_TABLES, RunsCompared, TableStart
+from rewrite.split.prove.structure.check_resharding import JointsProof, prove_sizes
+from rewrite.split.reading.state_order import require_state_order
+from rewrite.split.split_step import SplitStep
 from rewrite.split.states import shard_sizes
 
 

@@ -15,23 +15,24 @@ from graphs.names import data_inputs, op_of, parse_input
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
-from rewrite.split.across_shards import ring_of
-from rewrite.split.batch_axes import apart, candidates, small_batches, told_axes
-from rewrite.split.bodies import Bodies
-from rewrite.split.build_step import SplitStep, build_step
-from rewrite.split.decide import Decisions, decide
-from rewrite.split.decide_open import decide_open, open_axes_of
-from rewrite.split.decompose_norms import decompose_norms
-from rewrite.split.merge_reads import gathers_of_reads, merge_reads
+from rewrite.split.any_batch.decide_open import decide_open, open_axes_of
+from rewrite.split.any_batch.input_assertions import asked_of_feeds
+from rewrite.split.batch_norm.decompose import decompose_norms
+from rewrite.split.build.build_step import build_step
+from rewrite.split.build.collectives import ring_of
+from rewrite.split.decide.decide import Decisions, decide
+from rewrite.split.decision import Answer, Split
+from rewrite.split.functions import Bodies
 from rewrite.split.node_writer import TakenNames
-from rewrite.split.op_case import operations_of
-from rewrite.split.op_view import Answer, Split
-from rewrite.split.refused_batch import asked_of_feeds
-from rewrite.split.split_graph import with_outputs
-from rewrite.split.state_order import with_state_order
+from rewrite.split.prove.ops.op_case import operations_of
+from rewrite.split.reading.batch_axes import apart, candidates, small_batches, told_axes
+from rewrite.split.reading.merge_reads import gathers_of_reads, merge_reads
+from rewrite.split.reading.state_order import with_state_order
+from rewrite.split.split_step import SplitStep
 from rewrite.split.states import Place
 from rewrite.split.summary import AN_OUTPUT
-from rewrite.split.write_model import written
+from rewrite.split.write.split_graph import with_outputs
+from rewrite.split.write.write_model import written
 from rewrite.written_signature import run_name, whole_name
 
 _Decided = tuple[FlatGraph, Decisions]

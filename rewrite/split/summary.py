@@ -9,9 +9,9 @@ import numpy as np
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of
 from graphs.pricing.node_work import NodeWork
-from rewrite.split.build_step import SplitStep
-from rewrite.split.decide import Decisions
-from rewrite.split.op_view import Split, StayWhole
+from rewrite.split.decide.decide import Decisions
+from rewrite.split.decision import Split, StayWhole
+from rewrite.split.split_step import SplitStep
 
 AN_OUTPUT = "it is an output of the step"
 """Why an op stays whole that stands for what a run fetches."""

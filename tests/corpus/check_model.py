@@ -21,10 +21,10 @@ from rewrite.annotate_devices import bodies
 from rewrite.emit import emit
 from tests.corpus.entry import Entry
 from tfplace.algorithms.placers.one_shot import Random
-from tfplace.choosing.proof import verified
 from tfplace.cli import main
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
+from tfplace.proving.proof import verified
 
 _NEEDS_ITS_DEVICES = tf.errors.InvalidArgumentError.__name__
 """What a model of a cluster that is gone fails with; placed, it loads."""

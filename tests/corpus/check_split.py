@@ -12,12 +12,12 @@ from graphs.loading.feeds import feeds_of_opened
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.source_model import SourceModel
-from rewrite.split.compare_runs import request_of, table_start
-from rewrite.split.compare_runs_child import compare
-from rewrite.split.op_cases import op_cases
-from rewrite.split.prove_joints import prove_joints
-from rewrite.split.prove_ops_child import outcomes_of
-from rewrite.split.prove_written import prove_written
+from rewrite.split.prove.ops.child import outcomes_of
+from rewrite.split.prove.ops.op_cases import op_cases
+from rewrite.split.prove.runs.child import compare
+from rewrite.split.prove.runs.compare_runs import request_of, table_start
+from rewrite.split.prove.structure.check_resharding import prove_joints
+from rewrite.split.prove.written.prove_written import prove_written
 from rewrite.split.split_model import SplitModel
 from rewrite.split.states import shard_sizes
 from tests.corpus.check_model import load_fields

@@ -22,7 +22,7 @@ from tests.loop.rows import ROWS
 from tests.rival.compare import report_of, run_module
 from tests.rival.contestant import RivalError
 from tfplace.algorithms.placers.data_parallel import data_parallel
-from tfplace.choosing.order.model_order import with_order
+from tfplace.choosing.scheduling.model_order import with_order
 from tfplace.fidelity.placements import best_of_algorithm, placements_to_judge
 from tfplace.fidelity.study import agreement, measured_steps, rounds
 from tfplace.measurement.run_measurement import Timings, measure_variants

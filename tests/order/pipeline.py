@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tests.builders import Machine
-from tests.tfplace.choosing.order.shards_in_order_test import SIZE, layer_of, training
-from tfplace.choosing.order.ordered import ordered
+from tests.tfplace.choosing.shards.shards_in_order_test import SIZE, layer_of, training
+from tfplace.choosing.scheduling.list_schedules import ordered
 
 STAGES, SHARDS = 4, 8
 

@@ -16,11 +16,11 @@ from rewrite.emit import emit
 from rewrite.model_builder import build_saved_model
 from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import prove_structure
-from rewrite.split.prove_others import prove_others
+from rewrite.split.prove.written.check_unchanged import prove_others
 from rewrite.verify import verify
 from rewrite.written_signature import of_another_name, whole_name, written_name
-from tests.rewrite.split.emission_test import model_with, with_another_rate
 from tests.rewrite.split.run_step import split_model
+from tests.rewrite.split.write.emission_test import model_with, with_another_rate
 
 v1 = tf.compat.v1
 FEATURES = 3

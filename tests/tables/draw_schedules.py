@@ -23,7 +23,7 @@ from graphs.problem import Problem
 from tests.tables.rewrite_docs import DOCS
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.algorithms.placers.legal import legal, working_devices
-from tfplace.choosing.order.ordered import ordered
+from tfplace.choosing.scheduling.list_schedules import ordered
 from tfplace.grouping.copies import shard_of_op
 from tfplace.optimizing import optimize
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions

@@ -49,8 +49,8 @@ def bound_of(model: str, cluster: str, description: Mapping[str, Any] | None = N
     """
     from tfplace.algorithms.placers.legal import working_devices
     from tfplace.bounds.any_split import any_split_bounds, least_of
-    from tfplace.choosing.left_whole import ops_left_whole
-    from tfplace.choosing.shard_counts import shard_counts
+    from tfplace.choosing.shards.kept_whole import ops_left_whole
+    from tfplace.choosing.shards.shard_counts import shard_counts
     from tfplace.preparing.options import ProblemOptions
     from tfplace.preparing.prepare import prepare
 

@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from graphs.errors import OutputError
 from tfplace import optimizing as optimize_module
-from tfplace.choosing import baselines, find_placement, proof
+from tfplace.choosing import baselines, find_placement
 from tfplace.cli import main
 from tfplace.interruption import Interrupted, interruptible
+from tfplace.proving import proof
 from tfplace.report import files
 
 

@@ -12,8 +12,8 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.emit import emit
 from tests.graphs.loading.model_files import write_saved_model_v1
-from tfplace.choosing import proof
 from tfplace.cli import main
+from tfplace.proving import proof
 
 v1 = tf.compat.v1
 X = np.ones((2, 4), np.float32)

@@ -28,12 +28,12 @@ from tfplace.api.example_call import Call, open_where_unlike
 from tfplace.api.flags import OptimizeFlags, flag_values
 from tfplace.api.flat_step import TRAIN, FlatStep, Shapes, shapes_of
 from tfplace.api.load import load
-from tfplace.choosing.proof import proven_structure
 from tfplace.commands.from_flags import optimize_options
 from tfplace.measurement.device_name import device_key
 from tfplace.optimizing import optimize
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import prepare
+from tfplace.proving.proof import proven_structure
 from tfplace.report.report import Report
 from tfplace.simulation.simulated import simulated
 
@@ -162,7 +162,7 @@ class Placings:
         except tf.errors.InvalidArgumentError as error:
             if placing.whole is None or _REFUSED not in str(error):
                 raise
-        # What is refused has changed nothing (rewrite/split/refused_batch.py).
+        # What is refused has changed nothing (rewrite/split/any_batch/input_assertions.py).
         whole = dataclasses.replace(placing, run=placing.whole, whole=None)
         self._of_shapes[form, shapes_of(fed)] = whole
         return whole.flat.packed(whole.run(**inputs))

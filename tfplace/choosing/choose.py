@@ -10,8 +10,8 @@ from graphs.errors import MemoryLimitError
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.baselines import Candidate, best_of, is_fixed, is_on_one_device
-from tfplace.choosing.compare import PLACED, Comparison
 from tfplace.choosing.memory_limit import num_counted, why_nothing_fits
+from tfplace.choosing.run_results import PLACED, Comparison
 from tfplace.choosing.ties import simplest
 from tfplace.measurement.timing import FASTER, SLOWER, Timing
 

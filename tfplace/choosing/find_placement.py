@@ -17,7 +17,9 @@ from tfplace.choosing.baselines import (
     baseline_candidates,
     best_of,
 )
-from tfplace.choosing.by_devices import (
+from tfplace.choosing.budget import FIRST_SEARCH_SHARE, has_finalists
+from tfplace.choosing.data_parallel import DataParallel, data_parallel_candidate
+from tfplace.choosing.device_counts import (
     FOUND_FIRST,
     NONE,
     OnDevices,
@@ -27,8 +29,6 @@ from tfplace.choosing.by_devices import (
     on_fewer_devices,
     reserved,
 )
-from tfplace.choosing.data_parallel import DataParallel, data_parallel_candidate
-from tfplace.choosing.finalists import FIRST_SEARCH_SHARE, has_finalists
 from tfplace.choosing.memory_limit import too_many
 from tfplace.choosing.ties import without_idle
 from tfplace.choosing.unsplit_baselines import TriedShards, Unsplit

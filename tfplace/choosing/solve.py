@@ -11,8 +11,8 @@ from tfplace.algorithms.placers.legal import legal
 from tfplace.algorithms.table import stages_of
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.baselines import LEAST_SECONDS, Candidate, baseline_candidates, best_of
-from tfplace.choosing.by_devices import found_on_fewer, limits_beside, on_fewer_devices, reserved
 from tfplace.choosing.choose import Choice, choose
+from tfplace.choosing.device_counts import found_on_fewer, limits_beside, on_fewer_devices, reserved
 from tfplace.choosing.find_placement import Searched, without_idle_devices
 from tfplace.choosing.memory_limit import why_nothing_fits
 from tfplace.interruption import interruptible

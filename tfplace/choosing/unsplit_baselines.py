@@ -15,7 +15,7 @@ from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.choosing.baselines import Baseline, Candidate, as_reported
-from tfplace.choosing.by_devices import OnDevices, by_devices
+from tfplace.choosing.device_counts import OnDevices, by_devices
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 

@@ -11,7 +11,7 @@ from graphs.host.compiled import cache_directory
 from graphs.host.did_you_mean import did_you_mean
 from graphs.loading.load_options import LoadOptions
 from graphs.placement_file import ops_left_whole, sums_in_turn
-from rewrite.split.batch_axes import read_batch_axes
+from rewrite.split.reading.batch_axes import read_batch_axes
 from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions
 
 _SHARD_DIGITS = 8

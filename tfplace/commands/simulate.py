@@ -108,7 +108,7 @@ def predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
 
 def _predicted(options: "ProblemOptions", values: flags.FlagValues) -> SimulatedStep:
     from graphs.problem_file import write_problem
-    from tfplace.choosing.order.model_order import order_facts, simulated_in_order, with_order
+    from tfplace.choosing.scheduling.model_order import order_facts, simulated_in_order, with_order
     from tfplace.preparing.prepare import prepare
     from tfplace.simulation.prediction import prediction_of
     from tfplace.simulation.timeline import chrome_trace

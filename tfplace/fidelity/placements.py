@@ -12,7 +12,7 @@ from graphs.placement import Measurement
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.algorithms.table import policy_of
-from tfplace.choosing.finalists import policy_stage, with_slower_links
+from tfplace.choosing.real_runs.finalists import policy_stage, with_slower_links
 from tfplace.grouping.coarsen import coarsen
 from tfplace.grouping.quotient import fastest_seconds
 from tfplace.search.instance import Instance

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from graphs.counted import counted
-from tfplace.choosing.rounds.plan import Round
+from tfplace.choosing.run_results import Round
 from tfplace.fidelity.error_sources import Amount
 from tfplace.fidelity.study import Fidelity
 from tfplace.report.report import plain

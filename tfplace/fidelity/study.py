@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 from graphs.errors import ClusterError
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
-from tfplace.choosing.order.model_order import simulated_in_order
+from tfplace.choosing.scheduling.model_order import simulated_in_order
 from tfplace.fidelity.error_sources import OpTypeError, TracedStep, errors_by_op_type, traced_step
 from tfplace.fidelity.placements import PlacementToJudge, placements_to_judge
 from tfplace.measurement.run_measurement import Timings, measure_variants

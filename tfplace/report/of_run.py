@@ -9,15 +9,14 @@ from graphs.effects import left_out
 from graphs.pricing.costs import Costs, Provenance
 from rewrite.written_signature import of_another_name
 from tfplace.choosing.choose import Choice
-from tfplace.choosing.compare import Comparison
 from tfplace.choosing.data_parallel import NAME, DataParallel
 from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.order.model_order import order_facts
-from tfplace.choosing.proof import Proof
-from tfplace.choosing.rounds.plan import Round
+from tfplace.choosing.run_results import Comparison, Round
+from tfplace.choosing.scheduling.model_order import order_facts
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.preparing.written_devices import LoadingNeeds
+from tfplace.proving.proof import Proof
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.explaining.parallelism import parallelism_of
 from tfplace.report.explaining.parallelism_text import parallelism_facts

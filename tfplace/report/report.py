@@ -7,9 +7,8 @@ from typing import Any
 
 from rewrite.verify import Verified
 from tfplace.choosing.baselines import Baseline
-from tfplace.choosing.by_devices import OnDevices
-from tfplace.choosing.compare import Comparison
-from tfplace.choosing.rounds.plan import Round
+from tfplace.choosing.device_counts import OnDevices
+from tfplace.choosing.run_results import Comparison, Round
 from tfplace.choosing.unsplit_baselines import TriedShards
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.written_devices import LoadingNeeds

@@ -6,8 +6,8 @@ from typing import Any
 
 from graphs.counted import counted
 from tfplace.choosing.baselines import Baseline
-from tfplace.choosing.by_devices import OnDevices
 from tfplace.choosing.data_parallel import NAME, DataParallel
+from tfplace.choosing.device_counts import OnDevices
 from tfplace.choosing.ties import TIE
 from tfplace.choosing.unsplit_baselines import TriedShards
 from tfplace.report.explaining.parallelism import ACCUMULATION

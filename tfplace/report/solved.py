@@ -6,7 +6,7 @@ from rich.console import Console
 
 from graphs.counted import counted
 from tfplace.choosing.baselines import as_reported
-from tfplace.choosing.by_devices import by_devices
+from tfplace.choosing.device_counts import by_devices
 from tfplace.choosing.solve import Solved, SolveOptions
 from tfplace.report.of_run import search_facts
 from tfplace.report.report import SCHEMA_VERSION, plain

@@ -11,7 +11,7 @@ from rich.text import Text
 from graphs.counted import counted
 from graphs.effects import left_out_sentence
 from rewrite.verify import Verified
-from tfplace.choosing.run_estimate import split_proof_sentence
+from tfplace.proving.run_estimate import split_proof_sentence
 from tfplace.report.report import Report
 from tfplace.report.sentences import data_parallel_sentence, is_untried, order_text
 from tfplace.report.split_facts import shards_sentences, split_sentences

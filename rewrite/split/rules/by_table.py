@@ -10,9 +10,10 @@ them are apart. `_` is again an input that is taken whole.
 
 from collections.abc import Mapping
 
-from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, StayWhole
+from rewrite.split.decision import Answer, StayWhole
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
+from rewrite.split.rules.factors import Factors, Labels, split_by_factors
+from rewrite.split.rules.op_view import OpView
 
 _LETTERS = """
 LSTMBlockCell      bi bc bc _ _ _ _ _ -> bc bc bc bc bc bc bc

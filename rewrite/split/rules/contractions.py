@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, is_open
+from rewrite.split.decision import Answer, is_open
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, broadcast
+from rewrite.split.rules.factors import Factors, Labels, split_by_factors
+from rewrite.split.rules.op_view import OpView
 
 
 def matmul(view: OpView) -> Answer:

@@ -1,7 +1,8 @@
 """Ops that compute each element of their output of the elements at the same place."""
 
-from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, Shape, Split, StayWhole, is_open
+from rewrite.split.decision import Answer, Shape, Split, StayWhole, is_open
+from rewrite.split.rules.factors import Factors, Labels, split_by_factors
+from rewrite.split.rules.op_view import OpView
 
 UNKNOWN_SHAPE = StayWhole("the shape of a tensor is not known before the run")
 

@@ -4,9 +4,10 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, Split, StayWhole, is_open, whole_inputs
+from rewrite.split.decision import Answer, Split, StayWhole, is_open
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes, broadcast
+from rewrite.split.rules.factors import Factors, Labels, split_by_factors
+from rewrite.split.rules.op_view import OpView, whole_inputs
 from rewrite.split.rules.reductions import UNKNOWN_AXES, known_axes
 from rewrite.split.states import WHOLE, Partial, Sharded, State
 

@@ -8,8 +8,9 @@ a list of one element at most, which is there from the start.
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from rewrite.split.list_facts import ListElements
-from rewrite.split.op_view import Answer, OpView, Split, StayWhole
+from rewrite.split.decision import Answer, Split, StayWhole
+from rewrite.split.rules.list_elements import ListElements
+from rewrite.split.rules.op_view import OpView
 from rewrite.split.states import WHOLE, Listed, Optioned, Sharded, State
 
 ListRule = Callable[[OpView, ListElements, str], Answer]

@@ -3,9 +3,10 @@
 import functools
 from collections.abc import Sequence
 
-from rewrite.split.factors import Factors, split_by_factors
-from rewrite.split.op_view import Answer, OpView, Split, StayWhole
+from rewrite.split.decision import Answer, Split, StayWhole
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
+from rewrite.split.rules.factors import Factors, split_by_factors
+from rewrite.split.rules.op_view import OpView
 
 UNKNOWN_AXES = StayWhole("the axes that it works along are not known before the run")
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, Split, StayWhole
+from rewrite.split.decision import Answer, Split, StayWhole
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
+from rewrite.split.rules.factors import Factors, Labels, split_by_factors
+from rewrite.split.rules.op_view import OpView
 from rewrite.split.rules.reductions import UNKNOWN_AXES
 from rewrite.split.states import WHOLE, Partial, Sharded
 

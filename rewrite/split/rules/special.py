@@ -3,9 +3,10 @@
 import dataclasses
 import math
 
-from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, Split, StayWhole, whole_inputs
+from rewrite.split.decision import Answer, Split, StayWhole
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes, elementwise
+from rewrite.split.rules.factors import Factors, Labels, split_by_factors
+from rewrite.split.rules.op_view import OpView, whole_inputs
 from rewrite.split.rules.reductions import UNKNOWN_AXES
 from rewrite.split.states import SUM, WHOLE, Sharded
 

@@ -3,18 +3,19 @@
 import functools
 from collections.abc import Callable, Mapping
 
-from rewrite.split.op_view import Answer, OpView
+from rewrite.split.decision import Answer
+from rewrite.split.rules import batch_norm as norms
 from rewrite.split.rules import (
     contractions,
     elementwise,
     layout,
-    norms,
     reductions,
     segments,
     slicing,
     special,
 )
 from rewrite.split.rules.by_table import LEADING, LETTERS, by_leading, by_letters
+from rewrite.split.rules.op_view import OpView
 
 Rule = Callable[[OpView], Answer]
 

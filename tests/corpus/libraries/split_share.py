@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 
 from graphs.loading.load_options import LoadOptions
-from rewrite.split.op_view import Split, StayWhole
+from rewrite.split.decision import Split, StayWhole
 from rewrite.split.summary import below_whole
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare

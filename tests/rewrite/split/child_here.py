@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from graphs.loading.sniff import sniff
-from rewrite.split.prove_loads import BegunLoad
-from rewrite.split.prove_loads_child import loaded_models, made_loadable
-from rewrite.split.prove_ops_child import outcomes_of
+from rewrite.split.prove.ops.child import outcomes_of
+from rewrite.split.prove.written.load_child import loaded_models, made_loadable
+from rewrite.split.prove.written.prove_loads import BegunLoad
 
 
 class Here:

@@ -12,16 +12,21 @@ from graphs.building.shapes import infer
 from graphs.host.asked_child import ChildError
 from graphs.loading.feeds import feeds_of_opened
 from graphs.loading.load import load
-from rewrite.split import compare_runs as comparing
-from rewrite.split import wide_session
-from rewrite.split.build_step import build_step
-from rewrite.split.compare_runs import compare_runs, copied_tensors, request_of, table_start
-from rewrite.split.compare_runs_child import compare
-from rewrite.split.compare_runs_messages import RunsCompared
-from rewrite.split.decide import decide
-from rewrite.split.decompose_norms import decompose_norms
-from rewrite.split.float64 import to_float64
-from rewrite.split.prove_joints import prove_joints
+from rewrite.split.batch_norm.decompose import decompose_norms
+from rewrite.split.build.build_step import build_step
+from rewrite.split.decide.decide import decide
+from rewrite.split.float64.convert import to_float64
+from rewrite.split.prove.runs import compare_runs as comparing
+from rewrite.split.prove.runs import session as wide_session
+from rewrite.split.prove.runs.child import compare
+from rewrite.split.prove.runs.compare_runs import (
+    compare_runs,
+    copied_tensors,
+    request_of,
+    table_start,
+)
+from rewrite.split.prove.runs.messages import RunsCompared
+from rewrite.split.prove.structure.check_resharding import prove_joints
 from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.states import Partial, shard_sizes
 from tests.rewrite.split.run_step import flat_graph, split_model

@@ -12,11 +12,12 @@ from graphs.building.flatten import flatten
 from graphs.building.shapes import infer_known
 from graphs.flat_graph import FlatGraph
 from graphs.source_model import SourceModel, TensorSpec
-from rewrite.split.build_step import SplitStep, build_step
-from rewrite.split.decide import Decisions, decide
-from rewrite.split.decide_open import decide_open
-from rewrite.split.decompose_norms import decompose_norms
+from rewrite.split.any_batch.decide_open import decide_open
+from rewrite.split.batch_norm.decompose import decompose_norms
+from rewrite.split.build.build_step import build_step
+from rewrite.split.decide.decide import Decisions, decide
 from rewrite.split.split_model import SplitModel, StepToSplit
+from rewrite.split.split_step import SplitStep
 
 v1 = tf.compat.v1
 

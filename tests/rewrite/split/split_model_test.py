@@ -12,7 +12,7 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite.emit import emit
-from rewrite.split.prove_written import prove_written
+from rewrite.split.prove.written.prove_written import prove_written
 from rewrite.split.split_model import StepToSplit, takes_any_batch
 from tests.rewrite.split.run_step import split_model
 

@@ -13,9 +13,9 @@ from tensorflow.python.ops import control_flow_v2_toggles
 
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
-from rewrite.split.op_view import Split
-from rewrite.split.prove_written import prove_written
-from tests.rewrite.split.loops_test import BATCH, whole_loops
+from rewrite.split.decision import Split
+from rewrite.split.prove.written.prove_written import prove_written
+from tests.rewrite.split.decide.loops_test import BATCH, whole_loops
 from tests.rewrite.split.run_step import assert_same_steps, flat_graph, run, split_model, split_step
 from tests.rewrite.split.traced_steps import FEATURES, STEPS, UNITS
 

@@ -9,12 +9,12 @@ import tensorflow as tf
 import tf_keras
 
 from graphs.building.shapes import infer_known
-from rewrite.split.build_step import build_step
-from rewrite.split.decide import decide
-from rewrite.split.decide_open import decide_open
-from rewrite.split.merge_reads import merge_reads
-from rewrite.split.op_view import Split
-from rewrite.split.prove_joints import prove_joints
+from rewrite.split.any_batch.decide_open import decide_open
+from rewrite.split.build.build_step import build_step
+from rewrite.split.decide.decide import decide
+from rewrite.split.decision import Split
+from rewrite.split.prove.structure.check_resharding import prove_joints
+from rewrite.split.reading.merge_reads import merge_reads
 from tests.rewrite.split.run_step import assert_same_steps
 from tests.rewrite.split.traced_steps import flat_step
 from tests.rewrite.split.training_steps import (

@@ -6,7 +6,7 @@ from graphs import zoo
 from graphs.building.flatten import flatten
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
-from rewrite.split.op_view import Split
+from rewrite.split.decision import Split
 from tests.rewrite.split.run_step import assert_same_steps, random_feeds, split_step
 
 STEPS = [("cifar10", 2), ("cifar10", 3), ("rnnlm", 2), ("rnnlm", 3), ("dlrm", 3), ("resnet50", 3)]

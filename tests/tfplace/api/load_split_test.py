@@ -10,14 +10,14 @@ import tensorflow as tf
 import tfplace
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
-from tests.rewrite.split.emission_test import (
+from tests.rewrite.split.split_model_test import _emitted
+from tests.rewrite.split.write.emission_test import (
     FEATURES,
     graph_def,
     meta_graph,
     saved_model_v1,
     saved_model_v2,
 )
-from tests.rewrite.split.split_model_test import _emitted
 
 v1 = tf.compat.v1
 SIZES = (5, 3, 8)

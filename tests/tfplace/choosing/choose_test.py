@@ -9,7 +9,7 @@ from graphs.placement import Measurement
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice, choose, confirmed
-from tfplace.choosing.compare import Comparison
+from tfplace.choosing.run_results import Comparison
 from tfplace.measurement.timing import NO_DIFFERENCE, SLOWER
 
 SPLIT = np.array([0, 1], np.int32)

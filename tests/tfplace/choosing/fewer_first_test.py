@@ -6,7 +6,7 @@ import pytest
 from tests.builders import Machine, Op, build_problem, unrolled_lstm
 from tfplace.algorithms.placers.legal import legal
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.by_devices import found_on_fewer
+from tfplace.choosing.device_counts import found_on_fewer
 from tfplace.choosing.memory_limit import num_counted
 from tfplace.choosing.solve import SolveOptions, solve
 from tfplace.search.instance import Instance

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from graphs.errors import OutputError
-from tfplace.choosing import baselines, proof
+from tfplace.choosing import baselines
 from tfplace.cli import main
 from tfplace.progress import LineProgress
+from tfplace.proving import proof
 
 
 class Killed(BaseException):

@@ -8,9 +8,9 @@ import pytest
 from graphs.placement import Infeasible
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.choose import choose
-from tfplace.choosing.compare import placements_to_compare
 from tfplace.choosing.find_placement import find_placement, without_idle_devices
 from tfplace.choosing.memory_limit import LIMIT, at_most
+from tfplace.choosing.real_runs.compare import placements_to_compare
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.progress import Progress
 from tfplace.search.instance import Instance

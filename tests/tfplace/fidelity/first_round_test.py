@@ -13,8 +13,8 @@ import pytest
 from graphs.cluster import TransferWork
 from graphs.placement import Infeasible
 from tests.builders import Machine
-from tests.tfplace.choosing.rounds.machines import lstm, placements_of, theta_of
-from tfplace.choosing.rounds.corrections import ForwardModel
+from tests.tfplace.choosing.real_runs.machines import lstm, placements_of, theta_of
+from tfplace.choosing.forward_model import ForwardModel
 from tfplace.fidelity import first_round
 from tfplace.fidelity.first_round import known_machine
 from tfplace.measurement.run_measurement import Timings

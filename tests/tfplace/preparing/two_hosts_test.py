@@ -10,7 +10,7 @@ from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
 from graphs.names import RELAY
 from rewrite.emit import emit
-from rewrite.split.prove_written import prove_written
+from rewrite.split.prove.written.prove_written import prove_written
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare

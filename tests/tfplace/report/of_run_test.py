@@ -9,12 +9,12 @@ from graphs.placement import Infeasible, Measurement, Placement
 from rewrite.verify import Verified
 from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.choose import Choice
-from tfplace.choosing.compare import Comparison
 from tfplace.choosing.data_parallel import DataParallel
 from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.proof import Proof
+from tfplace.choosing.run_results import Comparison
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
+from tfplace.proving.proof import Proof
 from tfplace.report.explaining.explained import explain
 from tfplace.report.of_run import FinishedRun, report_of
 from tfplace.search.trial import Trial

@@ -4,7 +4,7 @@ import dataclasses
 
 from tests.builders import two_towers
 from tests.tfplace.report.made_up import made_up
-from tfplace.choosing.rounds.plan import MeasuredStep, Round
+from tfplace.choosing.run_results import MeasuredStep, Round
 from tfplace.report.html.waiting_bars import step_bars
 from tfplace.report.text_timings import rounds_facts
 

@@ -9,9 +9,9 @@ import pytest
 from rewrite.verify import Verified
 from tests.builders import Machine, two_towers
 from tests.tfplace.report.made_up import made_up
-from tfplace.choosing.by_devices import OnDevices
-from tfplace.choosing.compare import Comparison, Tried
-from tfplace.choosing.compare_memory import MemoryPeak
+from tfplace.choosing.device_counts import OnDevices
+from tfplace.choosing.real_runs.compare_memory import MemoryPeak
+from tfplace.choosing.run_results import Comparison, Tried
 from tfplace.measurement.timing import Timing
 from tfplace.report.device_check import DeviceCheck, DeviceMemory, Misplaced, print_check
 from tfplace.report.html.page import html_report

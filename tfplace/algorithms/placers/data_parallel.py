@@ -8,7 +8,7 @@ import numpy as np
 from graphs.graph_edges import row_starts
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
-from rewrite.split.repeat import MOST_BYTES
+from rewrite.split.decision import MOST_BYTES
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
 from tfplace.algorithms.placers.variable_units import (
     variable_bytes,

@@ -6,7 +6,7 @@ from typing import Any
 
 from graphs.counted import counted
 from tfplace.choosing.baselines import Baseline
-from tfplace.choosing.run_estimate import split_proof_sentence
+from tfplace.proving.run_estimate import split_proof_sentence
 from tfplace.report.explaining.explained import (
     CHOSEN,
     NO_KERNEL,

@@ -38,10 +38,10 @@ def search_shards(request: Mapping[str, Any]) -> dict[str, Any]:
     other cells; reading it split is, but for data parallelism that the search left out.
     """
     from tfplace.choosing.data_parallel import data_parallel_baseline
-    from tfplace.choosing.find_shards import ShardSearch
-    from tfplace.choosing.order.in_order import in_order
-    from tfplace.choosing.order.model_order import with_order
-    from tfplace.choosing.order.search_in_order import search_in_order
+    from tfplace.choosing.scheduling.model_order import with_order
+    from tfplace.choosing.scheduling.search_in_order import search_in_order
+    from tfplace.choosing.shards.in_order import in_order
+    from tfplace.choosing.shards.shard_search import ShardSearch
     from tfplace.compilation.ahead import kind_of
     from tfplace.compilation.warm_up import warm_up
     from tfplace.preparing.prepare import prepare

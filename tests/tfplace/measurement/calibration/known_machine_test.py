@@ -18,7 +18,7 @@ from graphs.clusters.cluster_file import cluster_to_json, read_cluster
 from graphs.clusters.discovery import find_cluster
 from graphs.errors import ClusterError
 from tests.tfplace.measurement.calibration.fake_prober import FakeProber
-from tfplace.choosing.finalists import search_beside
+from tfplace.choosing.budget import search_beside
 from tfplace.measurement.calibration import known_machine as known
 from tfplace.measurement.calibration.calibrating import FULL, SHORT
 from tfplace.measurement.calibration.link_figures import link_figures

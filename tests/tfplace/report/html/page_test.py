@@ -13,7 +13,7 @@ import pytest
 from tests.builders import Machine, Op, build_problem, random_problem, two_towers
 from tests.tfplace.report.made_up import made_up
 from tfplace.choosing.baselines import Baseline
-from tfplace.choosing.by_devices import OnDevices
+from tfplace.choosing.device_counts import OnDevices
 from tfplace.report.explaining.parallelism import parallelism_of
 from tfplace.report.explaining.parallelism_text import parallelism_facts
 from tfplace.report.html import timeline_data as data_module

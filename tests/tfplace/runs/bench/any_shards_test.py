@@ -13,7 +13,9 @@ from tfplace.runs.bench.cell import run_cell
 def test_numbers_of_shards_are_tried_and_the_bound_holds_for_all(
     tmp_path, monkeypatch, algorithm, order
 ):
-    monkeypatch.setattr("tfplace.choosing.find_shards.least_steps", lambda *_: {})  # all are read
+    monkeypatch.setattr(
+        "tfplace.choosing.shards.shard_search.least_steps", lambda *_: {}
+    )  # all are read
     row = _row(tmp_path, algorithm, order)
     assert row["feasible"] and row["found_shards"] in (1, 2, 4)
     assert 0.0 < row["lower_bound_seconds"] <= row["step_seconds"] * (1.0 + 1e-9)

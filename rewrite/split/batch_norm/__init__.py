@@ -1,0 +1,1 @@
+"""Batch normalisation over all shards: taken apart into sums that can be added up."""

@@ -1,0 +1,301 @@
+"""Takes batch normalisation in training apart, so that its statistics stay those of the batch.
+
+Only where its images would be sharded; a forward op and its gradients together, or none of them,
+since the gradient reads what the fused forward op left for it.
+"""
+
+import copy
+import dataclasses
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.building.shapes import TensorProperties, num_elements
+from graphs.flat_graph import FlatGraph, Origin
+from graphs.names import data_inputs, free_name, op_of, tensor_of
+from rewrite.split.batch_norm.pairs import pairs, users_of_tensors
+from rewrite.split.decide.decide import decide
+from rewrite.split.decision import GRADIENTS, NORMS, attr_of
+from rewrite.split.float64.convert import attributes, traced
+from rewrite.split.reading.merge_reads import with_nodes
+from rewrite.split.rules.batch_norm import is_across, norm, norm_gradient
+from rewrite.split.rules.table import RULES, Rule
+
+_RULES: Mapping[str, Rule] = {
+    **RULES,
+    **dict.fromkeys(NORMS, functools.partial(norm, is_taken_apart=True)),
+    **dict.fromkeys(GRADIENTS, functools.partial(norm_gradient, is_taken_apart=True)),
+}
+
+
+def decompose_norms(
+    flat: FlatGraph, properties: TensorProperties, batch: int, axis_of_feed: Mapping[str, int]
+) -> tuple[FlatGraph, TensorProperties]:
+    """The step whose batch normalisations are taken apart where that lets them be split.
+
+    The op that makes the normalised images keeps the name of the op that did; so does the one
+    that makes the gradient of the images.
+
+    Args:
+      flat: the step with its calls opened.
+      properties: of its tensors.
+      batch: how many entries the batch has.
+      axis_of_feed: {fed tensor "op:0": which axis is its batch}.
+
+    Returns:
+      The step and its tensors; the same objects where there is nothing to take apart.
+    """
+    training = {
+        node.name
+        for node in flat.graph_def.node
+        if node.op in NORMS | GRADIENTS and attr_of(node, "is_training").b
+    }
+    if not training:
+        return flat, properties
+    answers = decide(flat, properties, batch, axis_of_feed, rules=_RULES).answer_of_op
+    wanted = {name for name in training if is_across(answers[name])}
+    chosen = pairs(flat, properties, training, wanted)
+    return _Rewriting(flat, properties, chosen).done() if chosen else (flat, properties)
+
+
+class _Rewriting:
+    """A copy of a step in which some ops are taken apart."""
+
+    def __init__(self, flat: FlatGraph, properties: TensorProperties, chosen: set[str]):
+        self.flat, self.chosen = flat, chosen
+        self.used: dict[str, set[int]] = defaultdict(set)
+        for tensor in users_of_tensors(flat):
+            op, _, index = tensor.partition(":")
+            self.used[op].add(int(index))
+        self.rows: list[tuple[Any, Origin]] = []
+        self.shape_of, self.dtype_of = dict(properties.shape_of), dict(properties.dtype_of)
+        self.bytes_of = dict(properties.bytes_of)
+        self.properties = properties
+        self.replaced: dict[str, str] = {}  # {"op:i": the tensor that takes its place}
+        self.added: dict[str, list[str]] = {}
+        self.taken = set(flat.nodes)
+
+    def done(self) -> tuple[FlatGraph, TensorProperties]:
+        """The whole copy."""
+        for node, origin in zip(self.flat.graph_def.node, self.flat.origins, strict=True):
+            if node.name in self.chosen:
+                self._take_apart(node, origin)
+            else:
+                new = copy.deepcopy(node)
+                new.input[:] = [self._name(name) for name in node.input]
+                self.rows.append((new, origin))
+        # What passed on what the gradients read stays, though nobody reads it any more.
+        flat = dataclasses.replace(
+            with_nodes(self.flat, self.rows),
+            fetches=[self.replaced.get(fetch, fetch) for fetch in self.flat.fetches],
+            share_of_node=self._for_added(self.flat.share_of_node),
+            after_of_node=self._for_added(self.flat.after_of_node),
+        )
+        properties = dataclasses.replace(
+            self.properties,
+            shape_of=self.shape_of,
+            dtype_of=self.dtype_of,
+            bytes_of=self.bytes_of,
+            first=None,
+        )
+        return flat, properties
+
+    def _name(self, name: str) -> str:
+        if name.startswith("^"):
+            return name
+        tensor = tensor_of(name)
+        return self.replaced.get(tensor, name)
+
+    def _take_apart(self, node: Any, origin: Origin) -> None:
+        inputs = [self._name(name) for name in data_inputs(node)][:5]
+        controls = [name for name in node.input if name.startswith("^")]
+        images = node.input[0]
+        shape, dtype = self.properties.shape(images), self.properties.dtype(images)
+        assert shape is not None
+        for table in (self.shape_of, self.dtype_of, self.bytes_of):
+            del table[node.name]  # type: ignore[attr-defined]
+        formula: Callable[..., list[Any]] = backward
+        if node.op in NORMS:
+            is_run_on = bool(self.used[node.name] & {1, 2})
+            formula = functools.partial(forward, is_run_on=is_run_on)
+        of_channels = ("float32", (shape[channel_axis(attributes(node))],))
+        num_images = 1 if node.op in NORMS else 2
+        given = [(dtype, tuple(shape))] * num_images + [of_channels] * (5 - num_images)
+        apart = traced(node, formula, given)
+        named = {}
+        for op in apart.ops:
+            named[op.name] = free_name(f"{node.name}/apart/{op.name}", self.taken)
+            if op.name == op_of(apart.outputs[0]):
+                named[op.name] = node.name
+            self.taken.add(named[op.name])
+        self.added[node.name] = [*named.values()]
+        copies, results = apart.copied(inputs, named.__getitem__)
+        for op, made in zip(apart.ops, copies, strict=True):
+            made.device = node.device
+            made.input.extend(controls)
+            if made.name == node.name and "_class" in node.attr:
+                made.attr["_class"].CopyFrom(node.attr["_class"])
+            self.rows.append((made, origin))
+            # What a kernel keeps for another one has no shape, and is empty here.
+            shapes = [(0,) if t.shape.rank is None else tuple(t.shape) for t in op.outputs]
+            self.shape_of[made.name] = [*shapes]
+            self.dtype_of[made.name] = [t.dtype.name for t in op.outputs]
+            self.bytes_of[made.name] = [
+                num_elements(shape) * t.dtype.size
+                for shape, t in zip(shapes, op.outputs, strict=True)
+            ]
+        self.replaced.update({f"{node.name}:{i}": tensor for i, tensor in enumerate(results)})
+
+    def _for_added(self, value_of_node: Mapping[str, Any]) -> dict[str, Any]:
+        result = dict(value_of_node)
+        for name, added in self.added.items():
+            if name in result:
+                result.update(dict.fromkeys(added, result[name]))
+        return result
+
+
+# Batch normalisation in training and its gradient, as ops that add up over parts of the batch.
+#
+#   mean = sum(x) / n,  variance = sum((x - mean)^2) / n,  n = elements per channel
+#   y = (x - mean) * r * scale + offset,  r = 1 / sqrt(variance + epsilon)
+#   running variance: variance * n / (n - 1)
+#   d_offset = sum(d_y),  d_scale = sum(d_y * (x - mean)) * r
+#   d_x = scale * r * (d_y - d_offset / n - (x - mean) * r * d_scale / n)
+#
+# (Ioffe and Szegedy 2015; TensorFlow's fused_batch_norm_op.cc.) The variance takes two passes:
+# E[x^2] - E[x]^2 would cancel.
+#
+# Where channels come last and floats have 32 bits, TensorFlow's own fused kernels for given
+# statistics do most of that, so that images are read and written as seldom as can be.
+
+
+def forward(
+    attrs: Mapping[str, Any], x: Any, scale: Any, offset: Any, *old: Any, is_run_on: bool = True
+) -> list[Any]:
+    """FusedBatchNorm* in training.
+
+    Args:
+      attrs: of the op.
+      x, scale, offset: what it reads.
+      old: mean and variance to run on from.
+      is_run_on: whether somebody reads mean and variance to run on with.
+
+    Returns:
+      What takes the place of its outputs: y, mean and variance to run on with, what the gradient
+      reads (mean and variance), and what nobody reads any more.
+    """
+    import tensorflow as tf
+
+    axes, wide = _axes(attrs), tf.cast(x, tf.float32)
+    mean = tf.reduce_mean(wide, axes, name="mean")
+    apart = tf.math.squared_difference(wide, _spread(attrs, mean))
+    variance = tf.reduce_mean(apart, axes, name="variance")
+    running = [mean, variance]
+    if is_run_on:
+        running = _running(attrs, x, old, mean, variance)
+    y = _normalised(attrs, x, scale, offset, mean, variance)
+    return [y, *running, mean, variance, variance]
+
+
+def _running(
+    attrs: Mapping[str, Any], x: Any, old: Sequence[Any], mean: Any, variance: Any
+) -> list[Any]:
+    """Mean and variance to run on with: (1 - f) * old + f * (mean, variance * n / (n - 1))."""
+    import tensorflow as tf
+
+    n, one = _count(attrs, x), tf.constant(1, tf.float32)
+    unbiased = variance * (n / tf.maximum(n - one, one, name="divisor"))
+    factor = attrs["exponential_avg_factor"]
+    if factor == 1.0:
+        return [mean, unbiased]
+    kept, taken = tf.constant(np.float32(1) - np.float32(factor)), tf.constant(factor, tf.float32)
+    return [old[0] * kept + mean * taken, old[1] * kept + unbiased * taken]
+
+
+def backward(
+    attrs: Mapping[str, Any], d_y: Any, x: Any, scale: Any, mean: Any, variance: Any
+) -> list[Any]:
+    """FusedBatchNormGrad* in training.
+
+    Returns:
+      What takes the place of its outputs 0 to 2: d_x, d_scale, d_offset.
+    """
+    import tensorflow as tf
+
+    r = tf.math.rsqrt(variance + attrs["epsilon"])
+    slope = scale * r  # what d_y is multiplied with
+    n, axes, dtype = _count(attrs, x), _axes(attrs), x.dtype
+    if dtype == tf.float32 and channel_axis(attrs) != 1:
+        return _fused_backward(attrs, slope / n, d_y, x, scale, mean, variance)
+    d_y, x = tf.cast(d_y, tf.float32), tf.cast(x, tf.float32)
+    x = x - _spread(attrs, mean)
+    d_offset = tf.reduce_sum(d_y, axes)
+    d_scale = tf.reduce_sum(d_y * x, axes) * r
+    moved = x * _spread(attrs, d_scale / n * r) + _spread(attrs, d_offset / n)
+    d_x = (d_y - moved) * _spread(attrs, slope)
+    return [tf.cast(d_x, dtype), d_scale, d_offset]
+
+
+def _fused_backward(
+    attrs: Mapping[str, Any], slope: Any, d_y: Any, x: Any, scale: Any, *given: Any
+) -> list[Any]:
+    """The same with two fused kernels; slope is that of one element, divided by n.
+
+    The gradient for given statistics is scale * r * d_y, d_scale and d_offset; what is missing,
+    -slope / n * (d_offset + (x - mean) * r * d_scale), is a normalisation of x.
+    """
+    import tensorflow as tf
+
+    d_x, d_scale, d_offset, *_ = tf.raw_ops.FusedBatchNormGradV3(
+        y_backprop=d_y, x=x, scale=scale, reserve_space_1=given[0], reserve_space_2=given[1],
+        reserve_space_3=given[1], **_of_given(attrs),
+    )  # fmt: skip
+    slope = -slope
+    correction = _normalised(attrs, x, slope * d_scale, slope * d_offset, *given)
+    return [d_x + correction, d_scale, d_offset]
+
+
+def _of_given(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of TensorFlow's kernels for given statistics."""
+    layout = attrs["data_format"].decode()
+    return {"epsilon": attrs["epsilon"], "data_format": layout, "is_training": False}
+
+
+def _normalised(attrs: Mapping[str, Any], x: Any, *others: Any) -> Any:
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset, by the fused kernel."""
+    import tensorflow as tf
+
+    names = ("scale", "offset", "mean", "variance")
+    inputs = dict(zip(names, others, strict=True))
+    return tf.raw_ops.FusedBatchNormV3(x=x, **inputs, **_of_given(attrs))[0]
+
+
+def channel_axis(attrs: Mapping[str, Any]) -> int:
+    """Which dimension the channels are: 1 or the last one."""
+    return 1 if attrs["data_format"].startswith(b"NC") else len(attrs["data_format"]) - 1
+
+
+def _axes(attrs: Mapping[str, Any]) -> list[int]:
+    """All dimensions but the channels."""
+    return [axis for axis in range(len(attrs["data_format"])) if axis != channel_axis(attrs)]
+
+
+def _spread(attrs: Mapping[str, Any], vector: Any) -> Any:
+    """A number for each channel, so that it is broadcast over images."""
+    import tensorflow as tf
+
+    if channel_axis(attrs) != 1:
+        return vector
+    return tf.reshape(vector, [1, *vector.shape, *[1] * (len(attrs["data_format"]) - 2)])
+
+
+def _count(attrs: Mapping[str, Any], x: Any) -> Any:
+    """n: how many elements there are per channel, counted when it runs."""
+    import tensorflow as tf
+
+    channels = x.shape[channel_axis(attrs)]
+    size = tf.raw_ops.Size(input=x, out_type=tf.int64)  # tf.size would be a constant
+    return tf.cast(size, tf.float32) / tf.constant(channels, tf.float32, name="channels")

@@ -1,0 +1,338 @@
+"""How large each shard is: known beforehand, or computed when the batch comes."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rewrite.split.node_writer import NodeWriter
+from rewrite.split.any_batch.input_assertions import (assertion)
+from rewrite.split.states import Sharded, State, shard_sizes
+
+
+@dataclasses.dataclass(frozen=True)
+class WholeTensor:
+    """A tensor that an op asks the shape, size or rank of.
+
+    Attributes:
+      state: what it is in the split step.
+      rank: how many dimensions it has.
+      dtype: of its elements.
+      answer: what the op answers for the batch size that the step is placed for.
+    """
+
+    state: State
+    rank: int
+    dtype: str
+    answer: np.ndarray
+
+
+class FixedShapes:
+    """Tensors of a split step that hold sizes; all are "op:i".
+
+    Of a step that takes one batch size: constants.
+
+    Attributes:
+      refusal: the assertion that the batch has an entry for each shard; empty where it has.
+    """
+
+    def __init__(
+        self, writer: NodeWriter, batch: int, num_shards: int, refusals: Sequence[str] = ()
+    ):
+        """Begins; what is cut waits for the last of the assertions, which waits for the others."""
+        self._writer = writer
+        self._batch = batch
+        self._sizes = shard_sizes(batch, num_shards)
+        self._waiting: dict[int, str] = {}
+        self.refusal = next(iter(refusals[-1:]), "")
+        if self.refusal:
+            self.cut_sizes(1)
+
+    def cut_along(self, state: Sharded, tensor: str, dtype: str) -> str:
+        """i4[M] how many elements each shard gets of a tensor's dimension that holds the batch."""
+        del tensor, dtype
+        return self.cut_sizes(state.inner)
+
+    def cut_sizes(self, inner: int) -> str:
+        """i4[M] how many elements each shard gets, with so many in each entry."""
+        sizes = np.array(self._sizes, np.int32) * np.int32(inner)
+        if not self.refusal:
+            return self._writer.shared_const(sizes)
+        if inner not in self._waiting:
+            name = self._writer.free_name("split/sizes")
+            self._waiting[inner] = self._writer.const(name, sizes, [f"^{self.refusal}"])
+        return self._waiting[inner]
+
+    def of_shard(
+        self,
+        sizes: str,
+        value: np.ndarray,
+        entries: Mapping[int, Sharded],
+        shard: int,
+        is_of_list: bool = False,
+    ) -> str:
+        """An input that holds sizes, with those of one shard.
+
+        Args:
+          sizes: the whole tensor.
+          value: what it holds for the batch size that the step is placed for.
+          entries: {entry: how it counts the batch}; an entry of -1 stays.
+          shard: whose.
+          is_of_list: whether a list may have said them, which says -1 for what it doesn't know.
+        """
+        return self._writer.shared_const(with_batch(value, entries, self._sizes[shard]), shard)
+
+    def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
+        """What a Shape, Size or Rank says of a whole tensor that is there in parts only.
+
+        Args:
+          node: the op of the unsplit step.
+          name: of the op that takes its place.
+          part: the part of shard 0.
+          whole: the tensor.
+        """
+        return self._writer.const(name, whole.answer)
+
+    def share(self, shard: int, dtype: str) -> str:
+        """A scalar: n_m / B."""
+        share = share_of(self._sizes[shard], self._batch, dtype)
+        return self._writer.shared_const(share, shard)
+
+    def rows_before(self, rows: Sharded, shard: int, dtype: str) -> str:
+        """A scalar: how many elements of the batch's dimension the shards before this one have."""
+        first = rows.size(sum(self._sizes[:shard]))
+        return self._writer.shared_const(np.array(first, dtype), shard)
+
+
+class OpenShapes:
+    """Of a step that takes any batch size: a few whole numbers that each run computes.
+
+    Nothing but the batch's own entries is computed: every other size comes from the unsplit step's
+    own shape arithmetic, less what the other shards have of it.
+    """
+
+    def __init__(
+        self,
+        writer: NodeWriter,
+        feed: tuple[str, str],
+        axis: int,
+        num_shards: int,
+        advice: str,
+        refusals: Sequence[str] = (),
+    ):
+        """Begins with how many entries there are.
+
+        Args:
+          writer: takes the ops.
+          feed: a fed tensor that holds the batch, and its dtype.
+          axis: along which it does.
+          num_shards: M.
+          advice: what to do with a batch of fewer than M entries, for its error.
+          refusals: assertions that come before that of enough entries.
+        """
+        self._writer, self._num_shards = writer, num_shards
+        self._made: dict[tuple[Any, ...], str] = {}
+        op, const = writer.op, writer.shared_const
+        shape = op("Shape", "split/fed_shape", feed[:1], T=feed[1], out_type=np.int32)
+        one = const(np.array([1], np.int32))
+        self._batch = op(
+            "Slice", "split/batch", [shape, const(np.array([axis], np.int32)), one],
+            T=np.int32, Index=np.int32,
+        )  # fmt: skip
+        rounded = op(
+            "AddV2", "split/rounded",
+            [self._batch, const(np.arange(num_shards - 1, -1, -1, dtype=np.int32))], T=np.int32,
+        )  # fmt: skip
+        parts = const(np.array(num_shards, np.int32))
+        self._entries = op("Squeeze", "split/entries", [self._batch], T=np.int32)
+        enough = op("GreaterEqual", "split/enough", [self._entries, parts], T=np.int32)
+        self.refusal = assertion(writer, enough, advice, self._batch, refusals[-1:])
+        self._sizes = op(
+            "FloorDiv", "split/sizes", [rounded, parts, f"^{self.refusal}"], T=np.int32
+        )
+
+    def cut_along(self, state: Sharded, tensor: str, dtype: str) -> str:
+        """See FixedShapes."""
+        if not state.is_any:
+            return self.cut_sizes(state.inner)
+
+        def made() -> str:
+            op, const = self._writer.op, self._writer.shared_const
+            shape = op("Shape", "split/shape_to_cut", [tensor], T=dtype, out_type=np.int32)
+            ends = [const(np.array([at], np.int32)) for at in (state.axis, 1)]
+            size = op("Slice", "split/size_to_cut", [shape, *ends], T=np.int32, Index=np.int32)
+            each = op("FloorDiv", "split/in_an_entry", [size, self._batch], T=np.int32)
+            return op("Mul", "split/sizes_to_cut", [self._sizes, each], T=np.int32)
+
+        return self._once(("cut along", state.axis, tensor), made)
+
+    def cut_sizes(self, inner: int) -> str:
+        """See FixedShapes."""
+        if inner == 1:
+            return self._sizes
+        return self._once(
+            ("cut", inner),
+            lambda: self._writer.op(
+                "Mul", f"split/sizes_{inner}",
+                [self._sizes, self._writer.shared_const(np.array(inner, np.int32))], T=np.int32,
+            ),
+        )  # fmt: skip
+
+    def of_shard(
+        self,
+        sizes: str,
+        value: np.ndarray,
+        entries: Mapping[int, Sharded],
+        shard: int,
+        is_of_list: bool = False,
+    ) -> str:
+        """See FixedShapes."""
+        counted = counting(value, entries)
+        if not counted:
+            return sizes
+
+        def made() -> str:
+            mine = self._moved("Sub", sizes, value, counted, shard, f"shard_{shard}/shape")
+            return or_unknown(self._writer, mine, value.dtype) if is_of_list else mine
+
+        return self._once(("shape", sizes, shard, is_of_list, *counted.items()), made)
+
+    def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
+        """See FixedShapes."""
+        writer, number = self._writer, whole.answer.dtype
+        if node.op == "Rank":
+            return writer.const(name, whole.answer)
+        shape = writer.op("Shape", f"{name}/part", [part], T=whole.dtype, out_type=number)
+        if isinstance(whole.state, Sharded):
+            zeros = np.zeros(whole.rank, number)
+            shape = self._moved("AddV2", shape, zeros, {whole.state.axis: whole.state}, 0, name)
+        return answer_of_shape(writer, node, name, shape, number)
+
+    def share(self, shard: int, dtype: str) -> str:
+        """See FixedShapes."""
+        return self._once(("share", shard, dtype), lambda: self._share(shard, dtype))
+
+    def rows_before(self, rows: Sharded, shard: int, dtype: str) -> str:
+        """See FixedShapes."""
+        starts = self._once(("before", rows.inner, dtype), lambda: self._starts(rows.inner, dtype))
+        return f"{starts.removesuffix(':0')}:{shard}"
+
+    def _starts(self, inner: int, dtype: str) -> str:
+        """Where each shard's elements begin, M scalars."""
+        writer, sizes = self._writer, self.cut_sizes(inner)
+        before = writer.node(
+            "Cumsum", writer.free_name("split/before"),
+            [sizes, writer.shared_const(np.array(0, np.int32))], T=np.int32, Tidx=np.int32,
+        )  # fmt: skip
+        before.attr["exclusive"].b = True
+        return self._unpacked(writer.cast(f"{before.name}:0", dtype), dtype, "split/start")
+
+    def _share(self, shard: int, dtype: str) -> str:
+        op = self._writer.op
+        shares = self._once(
+            ("shares",),
+            lambda: self._unpacked(
+                op("RealDiv", "split/shares",
+                   [self._writer.cast(each, np.float64) for each in (self._sizes, self._batch)],
+                   T=np.float64), np.float64, "split/share",
+            ),
+        )  # fmt: skip
+        mine = f"{shares.removesuffix(':0')}:{shard}"
+        return op("Cast", f"split/shard_{shard}/share", [mine], SrcT=np.float64, DstT=dtype)
+
+    def _moved(
+        self,
+        kind: str,
+        sizes: str,
+        value: np.ndarray,
+        entries: Mapping[int, Sharded],
+        shard: int,
+        name: str,
+    ) -> str:
+        """The whole's sizes less, or a part's plus, what the other shards have of the batch."""
+        number, op, const = value.dtype, self._writer.op, self._writer.shared_const
+        rest = self._rest(shard, number)
+        fixed = {entry: state for entry, state in entries.items() if not state.is_any}
+        weights = const(elements_per_entry(value, fixed))
+        if len(fixed) < len(entries):
+            there = self._writer.cast(self._entries, number)
+            if kind == "AddV2":
+                there = op("Sub", f"split/{name}/entries", [there, rest], T=number)
+            each = op("FloorDiv", f"split/{name}/in_an_entry", [sizes, there], T=number)
+            ones = {entry: Sharded(0) for entry in entries if entry not in fixed}
+            chosen = const(elements_per_entry(value, ones))
+            each = op("Mul", f"split/{name}/of_any", [each, chosen], T=number)
+            weights = op("AddV2", f"split/{name}/of_all", [weights, each], T=number)
+        own = op("Mul", f"split/{name}/rest", [rest, weights], T=number)
+        return op(kind, f"split/{name}", [sizes, own], T=number)
+
+    def _rest(self, shard: int, number: Any) -> str:
+        """How many entries the other shards have, a scalar."""
+        rests = self._once(
+            ("rests", str(number)),
+            lambda: self._unpacked(
+                self._writer.cast(
+                    self._writer.op("Sub", "split/others", [self._batch, self._sizes], T=np.int32),
+                    number,
+                ), number, "split/rest",
+            ),
+        )  # fmt: skip
+        return f"{rests.removesuffix(':0')}:{shard}"
+
+    def _unpacked(self, vector: str, number: Any, name: str) -> str:
+        """The M elements of a vector as scalars, outputs of one op."""
+        new = self._writer.node("Unpack", self._writer.free_name(name), [vector], T=number)
+        new.attr["num"].i = self._num_shards
+        return f"{new.name}:0"
+
+    def _once(self, key: tuple[Any, ...], make: Any) -> str:
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+
+ShardShapes = FixedShapes | OpenShapes
+
+
+def or_unknown(writer: NodeWriter, sizes: str, number: Any) -> str:
+    """Sizes less what others have; -1 where they were that, which is less still."""
+    unknown = writer.shared_const(np.array(-1, number))
+    return writer.op("Maximum", "split/size_or_unknown", [sizes, unknown], T=number)
+
+
+def counting(value: np.ndarray, entries: Mapping[int, Sharded]) -> dict[int, Sharded]:
+    """The entries that count the batch; those of -1 leave that to TensorFlow."""
+    flat = value.reshape(-1)
+    return {entry: state for entry, state in entries.items() if flat[entry] != -1}
+
+
+def with_batch(value: np.ndarray, entries: Mapping[int, Sharded], batch: int) -> np.ndarray:
+    """The same sizes for a batch of so many entries."""
+    new = np.array(value)
+    for entry, state in counting(value, entries).items():
+        new.reshape(-1)[entry] = state.size(batch)
+    return new
+
+
+def elements_per_entry(value: np.ndarray, entries: Mapping[int, Sharded]) -> np.ndarray:
+    """How much each size grows with each entry of the batch; an array like the sizes."""
+    weights = np.zeros_like(value)
+    for entry, state in entries.items():
+        weights.reshape(-1)[entry] = state.outer * state.inner
+    return weights
+
+
+def share_of(size: int, batch: int, dtype: str) -> np.ndarray:
+    """n_m / B, a scalar."""
+    import tensorflow as tf
+
+    return np.array(size / batch).astype(tf.as_dtype(dtype).as_numpy_dtype)
+
+
+def answer_of_shape(writer: NodeWriter, node: Any, name: str, shape: str, number: Any) -> str:
+    """Adds what a Shape, ShapeN or Size says of a tensor of this shape, as the op `name`."""
+    if node.op != "Size":
+        return writer.node("Identity", name, [shape], T=number).name + ":0"
+    first = writer.shared_const(np.array(0, np.int32))
+    return writer.node("Prod", name, [shape, first], T=number, Tidx=np.int32).name + ":0"

@@ -1,0 +1,1 @@
+"""What becomes of each op of a step of one size: split, or kept whole."""

@@ -1,0 +1,124 @@
+"""Splits conditionals and calls with the functions that they run."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphs.names import data_inputs, op_of, tensor_of
+from rewrite.split.decide.list_facts import joined
+from rewrite.split.decide.shape_facts import Facts, joined_shape
+from rewrite.split.decide.shard_local import why_not_local
+from rewrite.split.decide.split_function import (
+    Analysis,
+    Given,
+    SplitBody,
+    joined_state,
+    run_function,
+)
+from rewrite.split.decision import Answer, Split, StayWhole
+from rewrite.split.functions import functions_of
+from rewrite.split.states import WHOLE, Optioned, State
+
+
+def branches_answer(
+    analysis: Analysis,
+    facts: Facts,
+    scope: str,
+    node: Any,
+    functions: Mapping[str, str],
+    given: Given,
+    first: int,
+) -> Answer:
+    """A conditional or a call: what its functions return has to be cut alike."""
+    bodies: dict[str, SplitBody] = {}
+    results: list[State] = []
+    for key, function in functions.items():
+        own = _as_taken(facts, node, key, given, first)
+        body = run_function(analysis, f"{scope}{key}/", function, own)
+        if body is None:
+            return StayWhole("a function that it runs can't be opened")
+        bodies[key] = body
+        for position, state in enumerate(body.results):
+            if position == len(results):
+                results.append(state)
+                continue
+            before = results[position]
+            common = joined_state(analysis.elements, before, state) or joined_state(
+                analysis.elements, state, before
+            )
+            if common is None:
+                return StayWhole("its branches return a value that is cut in different ways")
+            results[position] = common
+    if first:
+        facts.opened[node.name] = bodies
+    for position in range(len(results)):  # whatever becomes of it
+        shapes = [each.facts.shape(each.body.outputs[position]) for each in bodies.values()]
+        facts.learn_shape(f"{node.name}:{position}", functools.reduce(joined_shape, shapes))
+    if all(state == WHOLE for state in results):
+        return StayWhole("nothing that it returns is cut", bodies)
+    for key, body in bodies.items():
+        bodies[key] = dataclasses.replace(body, results=tuple(results), outer=facts)
+    for body in bodies.values():
+        why = why_not_local(body, facts.flat.library, analysis.batch)
+        if why:
+            return StayWhole(why, bodies)
+    for position in range(len(results)):
+        _learn_result(facts, f"{node.name}:{position}", list(bodies.values()), position)
+    inputs = (*(WHOLE,) * first, *given.states)
+    return Split(inputs, tuple(results), bodies=bodies)
+
+
+def _as_taken(facts: Facts, node: Any, key: str, given: Given, first: int) -> Given:
+    """What a branch is given: where other conditionals took the same one, what that returned."""
+    states, sources = list(given.states), []
+    for position, name in enumerate(data_inputs(node)[first:]):
+        tensor = tensor_of(name)
+        found = taken_with(facts, node, key, tensor) if first else None
+        if found is None:
+            sources.append((facts, tensor))
+            continue
+        body, output = found
+        sources.append((body.facts, output))
+        if isinstance(states[position], Optioned):
+            states[position] = body.states[output]
+    return dataclasses.replace(given, states=states, sources=sources)
+
+
+def taken_with(facts: Facts, node: Any, key: str, tensor: str) -> tuple[SplitBody, str] | None:
+    """What a branch gets for a tensor of a conditional that takes the same branch.
+
+    Args:
+      facts: of the graph of `node`.
+      node: a conditional.
+      key: which of its branches runs.
+      tensor: what it is given.
+
+    Returns:
+      The other conditional's branch, and which of its tensors this is; None where the tensor comes
+      from elsewhere, or the other one may take another branch.
+    """
+    source, output = facts.origin(tensor)
+    other = source.flat.nodes[op_of(output)]
+    bodies = source.opened.get(other.name, {})
+    if bodies.keys() != functions_of(node, facts.flat.library).keys():
+        return None
+    chosen = [tensor_of(data_inputs(each)[0]) for each in (other, node)]
+    if source.origin(chosen[0]) != facts.origin(chosen[1]):
+        return None
+    body = bodies[key]
+    return body, body.body.outputs[int(output.partition(":")[2])]
+
+
+def _learn_result(facts: Facts, output: str, bodies: Sequence[SplitBody], position: int) -> None:
+    """Notes what else is known of an output of a conditional or a call that is split."""
+    tensors = [(each.facts, each.body.outputs[position]) for each in bodies]
+    inner, tensor = tensors[0]
+    if all(tensor in inner.elements for inner, tensor in tensors):
+        element = inner.elements[tensor]
+        for other, name in tensors[1:]:
+            element = joined(element, other.elements[name])
+        facts.elements[output] = element
+    value = inner.value(tensor)
+    if len(tensors) == 1 and value is not None:
+        facts.learn_value(output, value)

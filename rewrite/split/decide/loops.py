@@ -1,0 +1,169 @@
+"""Splits loops, conditionals and calls with the functions that they run.
+
+Each shard gets its own loop, whose body works on its part alone; the loops of several devices run
+beside each other, and each counts its own iterations. That is only right if no iteration needs
+anything of another shard: neither may the body join or sum parts, nor may the number of iterations
+or the branch that is taken depend on what is cut. Otherwise the op stays whole, and says why.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from graphs import op_types
+from graphs.names import data_inputs, tensor_of
+from rewrite.split.constant_folding import Argument
+from rewrite.split.decide.branches import branches_answer
+from rewrite.split.decide.list_facts import Element, joined
+from rewrite.split.decide.shape_facts import Facts, joined_shape
+from rewrite.split.decide.shard_local import why_not_local
+from rewrite.split.decide.split_function import (
+    Analysis,
+    Given,
+    SplitBody,
+    given_to,
+    joined_state,
+    run_function,
+)
+from rewrite.split.decision import Answer, Split, StayWhole
+from rewrite.split.functions import functions_of, handed_on
+from rewrite.split.rules.op_view import OpView
+from rewrite.split.rules.special import TENSORFLOW_1
+from rewrite.split.states import SUM, WHOLE, Listed, Optioned
+
+_DIVIDE = frozenset({"RealDiv", "DivNoNan"})
+"""Divisions of floating-point numbers, which do not round to integers."""
+MAX_ROUNDS = 10
+"""States only change upwards; a loop that is not settled after so many rounds stays whole."""
+
+
+def function_answer(analysis: Analysis, facts: Facts, scope: str, view: OpView) -> Answer:
+    """What becomes of an op that runs functions."""
+    node = view.node
+    functions = functions_of(node, facts.flat.library)
+    if not functions:
+        why = facts.flat.unit_reason.get(node.name)
+        return StayWhole(f"it is part of {why}" if why else TENSORFLOW_1)
+    inputs = [tensor_of(name) for name in data_inputs(node)]
+    first = 1 if node.op in op_types.CONDITIONALS else 0
+    if first and view.inputs[0].state != WHOLE:
+        return StayWhole("the branch that it takes depends on the data that is cut")
+    given = given_to(facts, inputs[first:], view.states[first:])
+    scope = f"{scope}{node.name}/"
+    if node.op in op_types.LOOPS:
+        constant = handed_on(facts.flat.library[functions["body"]])
+        arguments = [
+            argument if position in constant else dataclasses.replace(argument, value=None)
+            for position, argument in enumerate(given.arguments)
+        ]
+        given = dataclasses.replace(given, arguments=arguments)
+        return _loop(analysis, facts, scope, node, functions, given)
+    return branches_answer(analysis, facts, scope, node, functions, given, first)
+
+
+def _loop(
+    analysis: Analysis,
+    facts: Facts,
+    scope: str,
+    node: Any,
+    functions: Mapping[str, str],
+    given: Given,
+) -> Answer:
+    """A loop: its states are those that one more iteration would not change."""
+    for _ in range(MAX_ROUNDS):
+        body = run_function(analysis, scope, functions["body"], given)
+        if body is None:
+            return StayWhole("the body of the loop can't be opened")
+        after = _after_iteration(analysis, body, given)
+        if isinstance(after, str):
+            return StayWhole(after)
+        if _same(given, after):
+            break
+        given = after
+    else:
+        return StayWhole("what its iterations hand on does not settle")
+    for position, argument in enumerate(given.arguments):  # whatever becomes of the loop
+        facts.learn_shape(f"{node.name}:{position}", argument.shape)
+    body = dataclasses.replace(body, results=tuple(given.states))
+    condition = run_function(analysis, scope, functions["cond"], given)
+    library = facts.flat.library
+    if (
+        condition is None
+        or condition.results[0] != WHOLE
+        or why_not_local(condition, library, analysis.batch)
+    ):
+        return StayWhole("how often the loop runs depends on the data that is cut", {"body": body})
+    why = why_not_local(body, library, analysis.batch)
+    if why:
+        return StayWhole(why, {"body": body})
+    _learn(facts, node, given, body)
+    states = tuple(given.states)
+    return Split(states, states, bodies={"body": body, "cond": condition})
+
+
+def _after_iteration(analysis: Analysis, body: SplitBody, given: Given) -> Given | str:
+    """What the next iteration is given at most; or why that can't be."""
+    states, arguments, elements = [], [], []
+    for position, tensor in enumerate(body.body.outputs):
+        before, after = given.states[position], body.results[position]
+        state = joined_state(analysis.elements, before, after)
+        if state is None:
+            return "its iterations hand on a value that is cut in another way each time"
+        if isinstance(state, Optioned):
+            return "its iterations hand on an Optional"
+        old = given.arguments[position]
+        is_same = body.body.source(tensor) == body.body.arguments[position]
+        argument = old
+        if not is_same:
+            shape = joined_shape(old.shape, body.facts.shape(tensor))
+            argument = Argument(old.dtype, shape)
+        states.append(state)
+        arguments.append(argument)
+        element = given.elements[position]
+        if element is not None and not is_same:
+            element = joined(element, body.facts.elements.get(tensor, Element()))
+        elements.append(element)
+    return Given(states, arguments, elements)
+
+
+def _same(given: Given, after: Given) -> bool:
+    return (
+        list(given.states) == list(after.states)
+        and [a.key() for a in given.arguments] == [a.key() for a in after.arguments]
+        and list(given.elements) == list(after.elements)
+        and all(
+            one.roots == other.roots
+            for one, other in zip(given.states, after.states, strict=True)
+            if isinstance(one, Listed) and isinstance(other, Listed)
+        )
+    )
+
+
+def _learn(facts: Facts, node: Any, given: Given, body: SplitBody) -> None:
+    """Notes what else is known of the outputs of a loop that is split."""
+    inputs = [tensor_of(name) for name in data_inputs(node)]
+    for position, tensor in enumerate(body.body.outputs):
+        output = f"{node.name}:{position}"
+        argument, element = given.arguments[position], given.elements[position]
+        if element is not None:
+            facts.elements[output] = element
+        if body.body.source(tensor) == body.body.arguments[position]:
+            facts.learn_same(output, inputs[position])
+            if argument.value is not None:
+                facts.learn_value(output, argument.value)
+
+
+def in_a_sum(view: OpView) -> Answer | None:
+    """In a body: terms of a sum that a whole tensor scales, or that get it as one more term.
+
+    So what a loop accumulates is summed once, behind the loop.
+    """
+    if SUM not in view.states or any(state not in (WHOLE, SUM) for state in view.states):
+        return None
+    outputs = (SUM,) * len(view.output_shapes)
+    alike = len({each.shape for each in view.inputs}) == 1
+    if view.node.op in ("Add", "AddV2", "AddN", "Sub") and alike:
+        return Split((SUM,) * len(view.inputs), outputs)
+    if view.node.op == "Mul" or (view.node.op in _DIVIDE and view.states[0] == SUM):
+        return Split(tuple(view.states), outputs) if view.states.count(SUM) == 1 else None
+    return None

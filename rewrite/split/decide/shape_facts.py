@@ -1,0 +1,270 @@
+"""Shapes and values that TensorFlow's inference doesn't see: behind loops, in lists, in bodies.
+
+TensorFlow infers nothing through a loop whose declared shapes are open, and nothing through a
+TensorList. `Facts` begins with what is known of a graph and learns the rest op by op, in the order
+of the graph, as the rules are asked.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.building.shapes import TensorProperties
+from graphs.flat_graph import FlatGraph
+from graphs.names import data_inputs, op_of, tensor_of
+from rewrite.split.constant_folding import OF_ANY_SHAPE, SHAPE_OPS, Argument, KnownValues, is_pure
+from rewrite.split.decide.list_facts import Element, complete_list
+from rewrite.split.decision import Shape, is_open
+
+_MAX_ELEMENTS = 1024
+
+
+def may_run(node: Any, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
+    """Whether an op is pure and small enough to be evaluated beforehand."""
+    if node.op == "Const":
+        return False
+    for shape in shapes if node.op not in OF_ANY_SHAPE else ():
+        if shape is None or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
+            return False
+    return is_pure(node, dtypes)
+
+
+_Found = tuple["list[Shape]", "list[np.ndarray | None]", "bool"]
+
+
+class _Asked:
+    """An op and what is known of its inputs; equal where the same comes of it."""
+
+    def __init__(self, node: Any, specs: Sequence[Argument]) -> None:
+        self.node, self.specs = type(node)(op=node.op, name="op"), specs
+        for key, attr in node.attr.items():
+            if not key.startswith("_"):
+                self.node.attr[key].CopyFrom(attr)
+        inputs = tuple(each.key() for each in specs)
+        self._key = self.node.SerializeToString(deterministic=True), inputs
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@functools.lru_cache(maxsize=4096)
+def _one_op(asked: _Asked) -> _Found:
+    """Shapes of the outputs of an op; their values where all inputs have one; if it takes these.
+
+    What was made up need not be what the op takes.
+    """
+    import tensorflow as tf
+
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION  # scalars were of any shape once
+    graph_def.node.append(asked.node)
+    for position, spec in enumerate(asked.specs):
+        graph_def.node[0].input.append(f"input_{position}")
+        graph_def.node.append(spec.stand_in(f"input_{position}"))
+    has_values = bool(asked.specs) and all(each.value is not None for each in asked.specs)
+    with tf.Graph().as_default() as graph:
+        try:
+            tf.import_graph_def(graph_def, name="")
+        except (ValueError, tf.errors.OpError):  # an input's shape is known too little
+            return [], [], False
+        outputs = graph.get_operation_by_name("op").outputs
+        shapes: list[Shape] = [
+            None
+            if each.shape.rank is None
+            else tuple(-1 if size is None else size for size in each.shape.as_list())
+            for each in outputs
+        ]
+        dtypes = [each.dtype.base_dtype.name for each in outputs]
+        if not has_values or not may_run(graph_def.node[0], dtypes, shapes):
+            return shapes, [None] * len(shapes), True
+        try:
+            with tf.compat.v1.Session(graph=graph) as session:
+                values = session.run(outputs)
+        except tf.errors.OpError:
+            return shapes, [None] * len(shapes), False
+        return [value.shape for value in values], values, True
+
+
+class Facts:
+    """Shapes and values of a graph's tensors, and what lists hold, as far as they are known."""
+
+    def __init__(self, flat: FlatGraph, properties: TensorProperties, values: KnownValues):
+        self.flat = flat
+        self.dtype_of = properties.dtype_of
+        self.shape_of = {name: list(shapes) for name, shapes in properties.shape_of.items()}
+        self.values = values.copy()
+        self.elements: dict[str, Element] = {}
+        """{list "op:i": what its elements are}."""
+        self.same_as: dict[str, str] = {}
+        """{"op:i": tensor that it always is}, of what loops hand on unchanged."""
+        self.given: dict[str, tuple[Facts, str]] = {}
+        """{argument of a function "op:i": where it comes from}."""
+        self.opened: dict[str, Mapping[str, Any]] = {}
+        """{conditional: its functions, SplitBodies}."""
+        self.refused: set[str] = set(values.refused)
+        """Ops that don't take what they are given."""
+        self._properties = properties
+        self._news: set[str] = set()
+
+    @property
+    def properties(self) -> TensorProperties:
+        """The properties with all that was learned."""
+        return dataclasses.replace(self._properties, shape_of=self.shape_of)
+
+    def shape(self, tensor: str) -> Shape:
+        """The shape of "op:i"."""
+        op, _, index = tensor.partition(":")
+        return self.shape_of[op][int(index)]
+
+    def dtype(self, tensor: str) -> str:
+        """The dtype of "op:i"."""
+        op, _, index = tensor.partition(":")
+        return self.dtype_of[op][int(index)]
+
+    def value(self, tensor: str) -> np.ndarray | None:
+        """The value of "op:i" that no run can change."""
+        return self.values.value(tensor)
+
+    def handle(self, tensor: str) -> Any | None:
+        """The VarHandleOp that a resource comes from."""
+        tensor = self.same_as.get(tensor, tensor)
+        node = self.flat.nodes.get(tensor.partition(":")[0])
+        while node is not None and node.op == "Identity":
+            node = self.flat.nodes.get(node.input[0].partition(":")[0])
+        return node if node is not None and node.op == "VarHandleOp" else None
+
+    def learn_shape(self, tensor: str, shape: Shape) -> None:
+        """Notes a shape where less was known."""
+        op, _, index = tensor.partition(":")
+        if shape is not None and is_open(self.shape_of[op][int(index)]):
+            self.shape_of[op][int(index)] = shape
+            self._news.add(tensor)
+
+    def learn_value(self, tensor: str, value: np.ndarray) -> None:
+        """Notes a value."""
+        if self.value(tensor) is None:
+            self.values.learn(tensor, value)
+            self._news.add(tensor)
+
+    def learn_same(self, tensor: str, other: str) -> None:
+        """Notes that a tensor is always another one."""
+        self.same_as[tensor] = self.same_as.get(other, other)
+        self._news.add(tensor)
+
+    def complete(self, node: Any) -> None:
+        """Learns what there is to know of the outputs of an op, of that of its inputs."""
+        inputs = [tensor_of(n) for n in data_inputs(node)]
+        if node.op == "VariableShape":
+            self._variable_shape(node, inputs[0])
+        elif node.op == "LookupTableFindV2" and self._holds_scalars(inputs[0]):
+            self.learn_shape(f"{node.name}:0", self.shape(inputs[1]))
+        elif node.op == "OptionalGetValue":
+            self._complete_optional(node, inputs[0])
+        elif any(self.dtype(tensor) == "variant" for tensor in inputs) or "TensorList" in node.op:
+            complete_list(self, node, inputs)
+        elif node.op in SHAPE_OPS:
+            self._complete_shape(node, inputs)
+        elif node.name not in self.flat.unit_of_node and self._is_incomplete(node, inputs):
+            self._infer(node, inputs)
+
+    def origin(self, tensor: str) -> "tuple[Facts, str]":
+        """Where a value comes from, before it was handed into functions and put into Optionals."""
+        facts: Facts = self
+        while True:
+            node = facts.flat.nodes[op_of(tensor)]
+            if tensor in facts.given:
+                facts, tensor = facts.given[tensor]
+            elif node.op == "Identity":
+                tensor = tensor_of(node.input[0])
+            elif node.op == "OptionalGetValue":
+                made = facts.put_in(tensor_of(node.input[0]))
+                if made is None:
+                    return facts, tensor
+                facts, tensor = made[0], made[1][int(tensor.partition(":")[2])]
+            else:
+                return facts, tensor
+
+    def put_in(self, optional: str) -> "tuple[Facts, list[str]] | None":
+        """What was put into an Optional; None where that is not known."""
+        facts, tensor = self.origin(optional)
+        node = facts.flat.nodes[op_of(tensor)]
+        if node.op != "OptionalFromValue":
+            return None
+        return facts, [tensor_of(name) for name in data_inputs(node)]
+
+    def _complete_optional(self, node: Any, optional: str) -> None:
+        """What is taken out of an Optional is what was put in."""
+        made = self.put_in(optional)
+        facts, tensors = made or (self, [])
+        for index, tensor in enumerate(tensors):
+            output = f"{node.name}:{index}"
+            self.learn_shape(output, facts.shape(tensor))
+            value = facts.value(tensor)
+            if value is not None:
+                self.learn_value(output, value)
+            if tensor in facts.elements:
+                self.elements[output] = facts.elements[tensor]
+
+    def _variable_shape(self, node: Any, handle: str) -> None:
+        producer = self.handle(handle)
+        shape = None if producer is None else [d.size for d in producer.attr["shape"].shape.dim]
+        if shape is not None and min(shape, default=0) >= 0:
+            self.learn_shape(f"{node.name}:0", (len(shape),))
+            self.learn_value(f"{node.name}:0", np.array(shape, self.dtype(f"{node.name}:0")))
+
+    def _holds_scalars(self, table: str) -> bool:
+        """Whether a table has one number or text for each key; TensorFlow doesn't infer it."""
+        node = self.flat.nodes.get(op_of(self.same_as.get(table, table)))
+        while node is not None and node.op == "Identity":
+            node = self.flat.nodes.get(op_of(node.input[0]))
+        return node is not None and node.op in ("HashTableV2", "MutableHashTableV2")
+
+    def _complete_shape(self, node: Any, inputs: Sequence[str]) -> None:
+        for index, tensor in enumerate(inputs):
+            shape = self.shape(tensor)
+            if is_open(shape) or shape is None or self.value(f"{node.name}:{index}") is not None:
+                continue
+            number: Any = {"Rank": len(shape), "Size": int(np.prod(shape))}.get(node.op, shape)
+            value = np.array(number, self.dtype_of[node.name][index])
+            self.learn_shape(f"{node.name}:{index}", value.shape)
+            self.learn_value(f"{node.name}:{index}", value)
+
+    def _is_incomplete(self, node: Any, inputs: Sequence[str]) -> bool:
+        """Whether something is unknown of the outputs that what was learned might show."""
+        if self._news.isdisjoint(inputs):
+            return False
+        if any(is_open(shape) for shape in self.shape_of[node.name]):
+            return True
+        return (
+            bool(self.shape_of[node.name])
+            and self.value(f"{node.name}:0") is None
+            and all(self.value(tensor) is not None for tensor in inputs)
+            and may_run(node, self.dtype_of[node.name], self.shape_of[node.name])
+        )
+
+    def argument(self, tensor: str) -> Argument:
+        """All that is known of a tensor."""
+        shape, value = self.shape(tensor), self.value(tensor)
+        return Argument(self.dtype(tensor), shape, value, self.handle(tensor))
+
+    def _infer(self, node: Any, inputs: Sequence[str]) -> None:
+        shapes, values, is_taken = _one_op(_Asked(node, [self.argument(t) for t in inputs]))
+        self.refused |= set() if is_taken else {node.name}
+        for index, (shape, value) in enumerate(zip(shapes, values, strict=True)):
+            self.learn_shape(f"{node.name}:{index}", shape)
+            if value is not None:
+                self.learn_value(f"{node.name}:{index}", value)
+
+
+def joined_shape(one: Shape, other: Shape) -> Shape:
+    """A shape that both have; -1 where they differ."""
+    if one is None or other is None or len(one) != len(other):
+        return None
+    return tuple(a if a == b else -1 for a, b in zip(one, other, strict=True))

@@ -1,0 +1,155 @@
+"""What the rules and `decide` answer of an op: it is split, or it stays whole."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphs.building.op_outputs import op_definition
+from rewrite.split.states import WHOLE, Sharded, State, is_same, seen_twice
+
+NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+
+
+GRADIENTS = frozenset({"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"})
+
+
+Shape = tuple[int, ...] | None
+
+
+def attr_of(node: Any, name: str) -> Any:
+    """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
+    if name in node.attr:  # asking for one that isn't there would add it
+        return node.attr[name]
+    for attr in op_definition(node.op, node.name).attr:
+        if attr.name == name:
+            return attr.default_value
+    raise ValueError(f"reading attribute {name!r} of {node.name!r}: {node.op} has none")
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """An op gets one copy per shard.
+
+    Attributes:
+      inputs: the state that each data input must have; the step is changed where an input has
+        another one: parts are joined or summed, whole tensors are cut.
+      outputs: the state of each output.
+      shape_inputs: {input: {entry: Sharded}}, inputs that hold sizes (a shape, a slice's end):
+        this entry of a 1-D input (entry 0 of a scalar) counts batch entries, outer * B * inner
+        of them, and is outer * n_m * inner for shard m. A -1, which TensorFlow infers, stays.
+      attrs: {name: AttrValue} that all copies have instead of the op's own.
+      op: what type all copies are of, which have no attributes but these; "" for the op's own.
+      row_inputs: {input: how the rows that it names count the batch}: a shard's rows are counted
+        from its own first one.
+      is_mean: whether each copy's outputs are averages over its own part of the batch: they are
+        multiplied by n_m / B, so that their sum is the average over the whole batch.
+      bodies: {attribute that names a function: SplitBody} of a loop, a conditional or a call, whose
+        copies run a function of their own shard.
+    """
+
+    inputs: tuple[State, ...]
+    outputs: tuple[State, ...]
+    shape_inputs: Mapping[int, Mapping[int, Sharded]] = dataclasses.field(default_factory=dict)
+    attrs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    is_mean: bool = False
+    bodies: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    row_inputs: Mapping[int, Sharded] = dataclasses.field(default_factory=dict)
+    op: str = ""
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether every copy computes the whole, from whole inputs, for its own shard."""
+        return all(state == WHOLE for state in (*self.inputs, *self.outputs))
+
+
+def type_of_copies(node: Any, answer: Split | None) -> str:
+    """The type of an op's copies, or of the op where there is no answer."""
+    return str(node.op if answer is None else answer.op or node.op)
+
+
+def attributes_of_copies(node: Any, answer: Split | None) -> dict[str, Any]:
+    """{name: AttrValue} of an op's copies, or of the op where there is no answer."""
+    if answer is None:
+        return {**node.attr}
+    return {**({} if answer.op else node.attr), **answer.attrs}
+
+
+@dataclasses.dataclass(frozen=True)
+class StayWhole:
+    """An op stays one op; its inputs are joined or summed.
+
+    Attributes:
+      reason: why it is not split, a sentence that a person understands; empty where nothing
+        that it reads is split.
+      outputs: of an op that could be split: the states that its outputs would have; what is
+        sharded among them is cut for ops that read parts. Empty for all others.
+      opened: {attribute that names a function: SplitBody}, by which the shapes of what it makes
+        are known.
+    """
+
+    reason: str = ""
+    opened: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+    outputs: tuple[State, ...] = ()
+
+
+Answer = Split | StayWhole
+
+
+def states_of(answer: Split) -> list[State]:
+    """All states that the copies are told of."""
+    told = [state for entries in answer.shape_inputs.values() for state in entries.values()]
+    return [*answer.inputs, *answer.outputs, *told]
+
+
+def answer_seen_twice(one: Answer, two: Answer) -> Answer:
+    """See seen_twice; of an op that runs functions or names rows each number has to be fixed."""
+    if not isinstance(one, Split) or not isinstance(two, Split) or one.bodies or one.row_inputs:
+        return one
+    pairs = [*map(seen_twice, states_of(one), states_of(two))]
+    if not any(isinstance(state, Sharded) and state.is_any for state in pairs):
+        return one
+    return _with_states(one, pairs)
+
+
+def is_same_answer(one: Answer, two: Answer) -> bool:
+    """See is_same."""
+    if not isinstance(one, Split) or not isinstance(two, Split):
+        return one == two
+    both = states_of(one), states_of(two)
+    return (
+        len(both[0]) == len(both[1])
+        and all(map(is_same, *both))
+        and (_with_states(two, both[0]) == one)
+    )
+
+
+def _with_states(answer: Split, states: Sequence[State]) -> Split:
+    left = iter(states)
+    inputs, outputs = (tuple(next(left) for _ in each) for each in (answer.inputs, answer.outputs))
+    told: Any = {position: {entry: next(left) for entry in entries}
+                 for position, entries in answer.shape_inputs.items()}  # fmt: skip
+    return dataclasses.replace(answer, inputs=inputs, outputs=outputs, shape_inputs=told)
+
+
+def is_open(shape: Shape) -> bool:
+    """Whether a rank or a dimension is not known."""
+    return shape is None or min(shape, default=0) < 0
+
+
+@dataclasses.dataclass(frozen=True)
+class AskedShape:
+    """What a run has to feed for an input, though the model says less.
+
+    Attributes:
+      shape: that the step was decided for.
+      axes: which of its sizes have to be these.
+      any_rank: whether the model leaves open how many there are.
+    """
+
+    shape: Sequence[int]
+    axes: Sequence[int]
+    any_rank: bool
+
+
+MOST_BYTES = 1 << 15
+"""Larger tensors take longer to send than a message takes to arrive."""

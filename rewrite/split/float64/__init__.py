@@ -1,0 +1,1 @@
+"""Graphs with all floats widened to float64: their rounding is far below what proofs look for."""

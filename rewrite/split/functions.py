@@ -1,0 +1,206 @@
+"""Functions that loops, conditionals and calls run, opened as graphs of their own."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from graphs import op_types
+from graphs.building.flatten import flatten
+from graphs.building.op_outputs import op_definition, output_names
+from graphs.building.shapes import TensorProperties, infer_known
+from graphs.errors import ModelError
+from graphs.flat_graph import FlatGraph
+from graphs.function_library import KEPT_WHOLE
+from graphs.names import op_of, parse_input, tensor_of
+from graphs.source_model import TensorSpec
+from rewrite.split.constant_folding import Argument, KnownValues
+from rewrite.split.effects import has_no_effect
+
+
+@dataclasses.dataclass(frozen=True)
+class Body:
+    """A function as a graph.
+
+    Attributes:
+      function: its name.
+      flat: its ops; its arguments are ops without inputs.
+      properties: of its tensors.
+      values: of tensors that no run can change.
+      arguments: the tensors that stand for its arguments; not all need be in the graph.
+      outputs: the tensors that it returns.
+    """
+
+    function: str
+    flat: FlatGraph
+    properties: TensorProperties
+    values: KnownValues
+    arguments: Sequence[str]
+    outputs: Sequence[str]
+
+    @functools.cached_property
+    def effects(self) -> frozenset[str]:
+        """Its ops that may not run once for each shard where they ran once."""
+        library = self.flat.library
+        return frozenset(n.name for n in self.flat.graph_def.node if not has_no_effect(n, library))
+
+    def source(self, tensor: str) -> str:
+        """Where a tensor comes from, through ops that pass on what they get."""
+        nodes = self.flat.nodes
+        while nodes[op_of(tensor)].op == "Identity":
+            tensor = tensor_of(nodes[op_of(tensor)].input[0])
+        return tensor
+
+
+class Bodies:
+    """Opens functions of a library, each for the same arguments only once.
+
+    Attributes:
+      decided: {all that counts for it: what became of a function, and of the lists that it uses}.
+    """
+
+    def __init__(self, graph_def: Any):
+        self.decided: dict[Any, Any] = {}
+        self._graph_def = graph_def
+        self._opened: dict[Any, Body | None] = {}
+
+    def opened(self, function: str, arguments: Sequence[Argument]) -> Body | None:
+        """A function for such arguments; None where it can't be opened."""
+        key = function, tuple(each.key() for each in arguments)
+        if key not in self._opened:
+            try:
+                self._opened[key] = self._open(function, arguments)
+            except ModelError:  # it is damaged, or its arguments contradict it
+                self._opened[key] = None
+        return self._opened[key]
+
+    def _open(self, function: str, arguments: Sequence[Argument]) -> Body:
+        graph_def = type(self._graph_def)(versions=self._graph_def.versions)
+        graph_def.library.CopyFrom(self._graph_def.library)
+        definition = next(
+            each for each in graph_def.library.function if each.signature.name == function
+        )
+        for key in KEPT_WHOLE:
+            definition.attr.pop(key, None)
+        call = graph_def.node.add(name="body", op="PartitionedCall")
+        call.attr["f"].func.name = function
+        feeds = []
+        for position, argument in enumerate(arguments):
+            node = argument.stand_in(f"argument_{position}")
+            graph_def.node.append(node)
+            call.input.append(node.name)
+            if node.op == "Placeholder" and argument.shape is not None:
+                feeds.append(TensorSpec(f"{node.name}:0", argument.dtype, argument.shape))
+        outputs = []
+        for position, output in enumerate(definition.signature.output_arg):
+            node = graph_def.node.add(name=f"output_{position}", op="Identity")
+            node.input.append(f"body:{position}")
+            node.attr["T"].type = output.type
+            outputs.append(f"{node.name}:0")
+        flat = flatten(graph_def, feeds, outputs or ["body"], open_conditionals=False)
+        properties = infer_known(flat)
+        values = KnownValues(flat, properties)
+        names = [f"argument_{position}:0" for position in range(len(arguments))]
+        return Body(function, flat, properties, values, names, outputs)
+
+
+def functions_of(node: Any, library: Mapping[str, Any]) -> dict[str, str]:
+    """{attribute: function} of a unit that runs functions; a branch of a Case is "branches/i"."""
+    found = {}
+    of_op = ("f",) if node.op in op_types.CALLS else ("cond", "body", "then_branch", "else_branch")
+    for key in of_op:
+        if key in node.attr and node.attr[key].func.name in library:
+            found[key] = node.attr[key].func.name
+    if "branches" in node.attr:
+        for index, branch in enumerate(node.attr["branches"].list.func):
+            found[f"branches/{index}"] = branch.name
+    return found
+
+
+def waits_of_all(node: Any) -> Sequence[str]:
+    """The inputs that whatever an op does surely waits for: all, unless it runs functions.
+
+    TensorFlow opens a function in the place of its call: an op of it then waits for the arguments
+    that it takes, and for what the call waits for; one of a branch for the condition as well.
+    """
+    if node.op not in op_types.CONDITIONALS | op_types.LOOPS | op_types.CALLS:
+        inputs: Sequence[str] = node.input
+        return inputs
+    first = 1 if node.op in op_types.CONDITIONALS else 0
+    return [*node.input[:first], *(name for name in node.input[first:] if name.startswith("^"))]
+
+
+def handed_on(function: Any) -> set[int]:
+    """Which arguments of a loop's body it returns unchanged at the same place."""
+    nodes = {node.name: node for node in function.node_def}
+    unchanged = set()
+    for position, output in enumerate(function.signature.output_arg):
+        name = op_of(function.ret[output.name])
+        while name in nodes and nodes[name].op == "Identity":
+            name = op_of(nodes[name].input[0])
+        if name == function.signature.input_arg[position].name:
+            unchanged.add(position)
+    return unchanged
+
+
+def as_body(
+    graph_def: Any, argument_of: Mapping[str, str], library: Mapping[str, Any]
+) -> list[Any]:
+    """NodeDefs of a function body for the ops of a main graph.
+
+    Args:
+      graph_def: the ops; what they read of each other is named "op:i".
+      argument_of: {op that is left out: the function's argument that stands for its output 0}.
+      library: {name: FunctionDef} of functions that ops call by name.
+
+    Raises:
+      ValueError: an op reads an output that its producer doesn't have.
+    """
+    outputs = {
+        node.name: output_names(node, library)
+        for node in graph_def.node
+        if node.name not in argument_of
+    }
+    body = []
+    for node in graph_def.node:
+        if node.name in argument_of:
+            continue
+        new = type(node)()
+        new.CopyFrom(node)
+        del new.input[:]
+        controls = []
+        for name in node.input:
+            source = parse_input(name)
+            if source.output < 0:  # a control input
+                if source.op not in argument_of:  # an argument is there before the body runs
+                    controls.append(name)
+            elif source.op in argument_of:
+                new.input.append(argument_of[source.op])
+            else:
+                new.input.append(f"{source.op}:{output_name(outputs, source.op, source.output)}")
+        new.input.extend(controls)
+        body.append(new)
+    return body
+
+
+def stateful_ops(nodes: Iterable[Any], library: Mapping[str, Any]) -> list[str]:
+    """The ops of a function that read or write state, or run functions that do.
+
+    TensorFlow opens the function in the place of its call. What had to come after the call, and
+    takes none of its results, then comes after these only if the function names them.
+    """
+    return [
+        node.name
+        for node in nodes
+        if (
+            library[node.op].signature if node.op in library else op_definition(node.op, node.name)
+        ).is_stateful
+    ]
+
+
+def output_name(outputs: Mapping[str, list[str]], op: str, index: int) -> str:
+    """ "argument:i", as a function body names output `index` of an op."""
+    names = outputs[op]
+    if index >= len(names):
+        raise ValueError(f"naming output {index} of {op!r}: it has {len(names)} outputs")
+    return names[index]

@@ -1,0 +1,1 @@
+"""Each distinct op, run whole and in parts."""

@@ -1,0 +1,222 @@
+"""The distinct split ops of a step, each of which is proven once.
+
+TensorLists and Optionals are made of, and compared as, what they hold. `known` is all that is known
+of the tensors of a graph: `values`, `properties`, `elements`.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from graphs import op_types
+from graphs.flat_graph import FlatGraph
+from graphs.function_library import named_functions
+from graphs.names import data_inputs, parse_input, source_of, tensor_of
+from graphs.tensor_protos import shape_of
+from rewrite.split.decide.decide import Decisions
+from rewrite.split.decide.list_facts import Element
+from rewrite.split.decision import Answer, Split, attributes_of_copies, type_of_copies
+from rewrite.split.prove.ops.op_case import CaseInput, OpCase, Shape, bare_op
+from rewrite.split.states import (
+    WHOLE,
+    Listed,
+    Optioned,
+    Partial,
+    Sharded,
+    State,
+    Whole,
+    shard_sizes,
+)
+
+_FLOAT, _VARIANT = 1, 21  # tensorflow.DataType
+_LENGTH = 4
+"""The size that is made up for a dimension that is not known before the run."""
+
+
+def op_cases(flat: FlatGraph, decisions: Decisions, num_shards: int) -> list[OpCase]:
+    """One case for each distinct split op: type, attributes, shapes, states and known inputs."""
+    first: dict[tuple[Any, ...], OpCase] = {}
+    count: Counter[tuple[Any, ...]] = Counter()
+    for key, case in _keyed(flat, decisions, shard_sizes(decisions.batch, num_shards)):
+        count[key] += 1
+        first.setdefault(key, case)
+    return [dataclasses.replace(case, count=count[key]) for key, case in first.items()]
+
+
+def bodies_of(answer: Answer) -> Mapping[str, Any]:
+    """{attribute: what becomes of the function that it names} of an op that runs functions."""
+    return getattr(answer, "bodies", {})
+
+
+def _keyed(
+    flat: FlatGraph, decisions: Any, sizes: tuple[int, ...]
+) -> Iterator[tuple[tuple[Any, ...], OpCase]]:
+    """What tells cases apart, and the case; of ops in split functions, too."""
+    for node in flat.graph_def.node:
+        answer = decisions.answer_of_op.get(node.name)
+        if not isinstance(answer, Split) or (node.op == "Const" and answer.is_repeated):
+            continue  # a copy of a constant is the constant
+        for body in bodies_of(answer).values():
+            facts = body.facts
+            inside = SimpleNamespace(
+                answer_of_op=body.answers, values=facts, properties=facts.properties,
+                elements=facts.elements,
+            )  # fmt: skip
+            yield from _keyed(body.body.flat, inside, sizes)
+        if bodies_of(answer):
+            continue
+        if any(isinstance(state, Optioned) for state in (*answer.inputs, *answer.outputs)):
+            given, state, shape = optional_case(decisions, node, answer, sizes)
+            bare = with_vectors(bare_op(node))
+            key = (bare.SerializeToString(deterministic=True), given.key, state)
+            case = OpCase(
+                node.name, 1, bare, bare, (given,), (state,), {}, [shape], sizes, False, None
+            )
+            yield key, case
+            continue
+        inputs = tuple(_inputs(flat, decisions, node, answer, sizes))
+        lists = lists_made(decisions, node, answer, sizes)
+        bare = bare_op(node)
+        copy = type(bare)(op=type_of_copies(node, answer))
+        for name, value in attributes_of_copies(bare, answer).items():
+            copy.attr[name].CopyFrom(value)
+        written = [n.SerializeToString(deterministic=True) for n in (bare, copy)]
+        key = (*written, *(i.key for i in inputs), answer.outputs, answer.is_mean, *lists.items())
+        shapes = decisions.properties.shape_of[node.name]
+        library = flat.graph_def.library if any(named_functions(bare)) else None
+        case = OpCase(
+            node.name, 1, bare, copy, inputs, tuple(map(of_rows, answer.outputs)), lists, shapes,
+            sizes, answer.is_mean, library,
+        )  # fmt: skip
+        yield key, case
+
+
+def _inputs(
+    flat: FlatGraph, decisions: Any, node: Any, answer: Split, sizes: tuple[int, ...]
+) -> Iterator[CaseInput]:
+    names, properties = data_inputs(node), decisions.properties
+    for position, (name, state) in enumerate(zip(names, answer.inputs, strict=True)):
+        dtype = properties.dtype(name)
+        if dtype == "resource":
+            yield _handle(flat, name, state)
+            continue
+        if dtype == "variant":
+            yield list_input(decisions, node, tensor_of(name), state, sizes)
+            continue
+        value = decisions.values.value(tensor_of(name))
+        sizes_at = answer.shape_inputs.get(position, {}) if value is not None else {}
+        if value is not None and "float" in dtype and not (value.size == 1 and value.all()):
+            value = None  # random numbers prove more than zeros, and are alike for many ops
+        shape, rows = properties.shape(name), answer.row_inputs.get(position)
+        yield CaseInput(shape, dtype, state, value, sizes_at, rows=rows)
+
+
+def _handle(flat: FlatGraph, name: str, state: State) -> CaseInput:
+    """The variable behind a handle; no shape where there is none."""
+    import tensorflow as tf
+
+    producer = flat.nodes[parse_input(source_of(name, flat.nodes, op_types.HANDLE)).op]
+    if producer.op != "VarHandleOp":
+        return CaseInput(None, "resource", state)
+    shape = shape_of(producer.attr["shape"].shape)
+    dtype = tf.as_dtype(producer.attr["dtype"].type).name
+    return CaseInput(shape, dtype, state, is_handle=True)
+
+
+def list_input(known: Any, node: Any, tensor: str, state: State, sizes: Sequence[int]) -> CaseInput:
+    """A list that an op reads; of unknown shape where nothing says what its elements are."""
+    import tensorflow as tf
+
+    element = known.elements.get(tensor, Element())
+    shape = element.shape
+    if shape is None:
+        shape = _element_shape(known, node, state, sizes)
+    dtype = tf.as_dtype(node.attr["element_dtype"].type) if "element_dtype" in node.attr else None
+    if shape is None or dtype == tf.variant:
+        return CaseInput(None, "variant", state)
+    name = "float32" if dtype is None else dtype.name
+    rows = (_LENGTH if element.length is None else element.length, *shape)
+    return CaseInput(rows, name, of_rows(state), is_list=True)
+
+
+def lists_made(known: Any, node: Any, answer: Split, sizes: Sequence[int]) -> dict[int, Shape]:
+    """{output of an op that is a list: the shape of an element}."""
+    found = {}
+    for index, dtype in enumerate(known.properties.dtype_of[node.name]):
+        if dtype == "variant":
+            shape = known.elements.get(f"{node.name}:{index}", Element()).shape
+            if shape is None:
+                shape = _element_shape(known, node, answer.outputs[index], sizes)
+            found[index] = shape
+    return found
+
+
+def of_rows(state: State) -> State:
+    """The state of a list's elements in one tensor; any other state as it is."""
+    if not isinstance(state, Listed):
+        return state
+    element = state.element
+    return WHOLE if element is None else dataclasses.replace(element, axis=element.axis + 1)
+
+
+def optional_case(
+    known: Any, node: Any, answer: Split, sizes: Sequence[int]
+) -> tuple[CaseInput, State, Shape]:
+    """What an op of an Optional reads; the state and the shape of what it makes.
+
+    What an Optional holds goes in and comes out as it is, whatever it is. So where it is a list, or
+    is not known, a vector of the batch stands for it.
+    """
+    is_new, [given], [made] = node.op == "OptionalFromValue", answer.inputs, answer.outputs
+    held = given.held if isinstance(given, Optioned) else given
+    tensor = {"OptionalFromValue": data_inputs(node)[0], "OptionalGetValue": node.name}.get(node.op)
+    dtype = known.properties.dtype(tensor_of(tensor)) if tensor else "variant"
+    shape = known.properties.shape(tensor_of(tensor)) if tensor else None
+    if not isinstance(held, Partial | Sharded) and held != WHOLE:
+        held = Sharded(0)
+    assert isinstance(held, Partial | Sharded | Whole)
+    if dtype == "variant":
+        axis = held.axis if isinstance(held, Sharded) else 0
+        size = held.size(sum(sizes)) if isinstance(held, Sharded) else _LENGTH
+        dtype, shape = "float32", ((_LENGTH,) * axis) + (size,)
+    is_value = isinstance(made, Optioned) or node.op == "OptionalGetValue"
+    case = CaseInput(shape, dtype, held, is_optional=not is_new)
+    return case, held if is_value else WHOLE, shape if is_value else ()
+
+
+def with_vectors(node: Any) -> Any:
+    """An op of an Optional that holds what `optional_case` says; in place.
+
+    Its copies don't say how large their part is, which the op may say of the whole.
+    """
+    for name in ("Toutput_types", "output_types"):
+        if name in node.attr:
+            types = node.attr[name].list.type
+            types[:] = [_FLOAT if each == _VARIANT else each for each in types]
+    if "output_shapes" in node.attr:
+        for shape in node.attr["output_shapes"].list.shape:
+            shape.Clear()
+            shape.unknown_rank = True
+    return node
+
+
+def _element_shape(known: Any, node: Any, state: State, sizes: Sequence[int]) -> Shape:
+    """The shape of a list's elements where an op says it; what it leaves open is made up."""
+    inputs = [tensor_of(name) for name in data_inputs(node)]
+    if node.op in ("TensorListSetItem", "TensorListPushBack"):
+        return known.properties.shape(inputs[-1])
+    said = None
+    if node.op in ("TensorListReserve", "EmptyTensorList"):
+        said = known.values.value(inputs[0])
+    if said is None or not isinstance(state, Listed):
+        return None
+    cut = state.element
+    rank = len(said) if said.ndim else 1 + (cut.axis if cut else 0)
+    shape = tuple(said.tolist()) if said.ndim else (-1,) * rank
+    size = cut.size(sum(sizes)) if cut else _LENGTH
+    return tuple(
+        (size if cut and axis == cut.axis else _LENGTH) if each < 0 else each
+        for axis, each in enumerate(shape)
+    )

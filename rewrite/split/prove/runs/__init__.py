@@ -1,0 +1,1 @@
+"""Whole steps in float64, as given and split."""

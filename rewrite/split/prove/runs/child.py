@@ -1,0 +1,228 @@
+"""Child process of `compare_runs`: runs the unsplit and the split step in float64 and compares."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.errors import one_line
+from graphs.host.parent import Parent
+from rewrite.split.prove.parts import largest, most_apart, together
+from rewrite.split.prove.runs.messages import CompareRequest, RunsCompared
+from rewrite.split.prove.runs.session import WideStep, nudged, random_start
+from rewrite.split.states import Partial, Sharded
+
+_MORE_SUMS = 100.0
+_CHAOTIC = 1e-3
+_SMALLEST = 1e-300
+Values = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class WideAgreement:
+    """How far two runs in float64 may be apart to count as the same.
+
+    That is what the unsplit step itself is apart when its variables begin one rounding error away:
+    sums in another order do no other thing. A hundred times that is let pass, since the split step
+    has other sums in many places, and at least the last six of sixteen digits.
+
+    Attributes:
+      rounding: of the narrowest floats that are computed with: what a run is nudged by.
+      floor: what is always let pass, in the largest |value| of a tensor.
+      nothing: what is that small beside the largest |value| of the run is a rounding error itself.
+      largest: |value| of what the run computed.
+    """
+
+    rounding: float
+    floor: float
+    nothing: float
+    largest: float = 0.0
+
+    def tolerance(self, value: np.ndarray, again: np.ndarray) -> float | None:
+        """How far another run may be apart; None where nothing can be said.
+
+        Args:
+          value: of the unsplit step.
+          again: the same of the nudged run.
+        """
+        noise = most_apart(value, again)
+        if value.dtype.kind not in "fc":
+            return 0.0 if noise == 0 else None
+        if not is_finite(value):
+            return None
+        nothing, size = self.largest * self.nothing, largest(value)
+        if size <= nothing and noise <= nothing:
+            return nothing
+        if not _MORE_SUMS * noise <= _CHAOTIC * size:
+            return None
+        return max(_MORE_SUMS * noise, self.floor * size)
+
+    def relative(self, apart: float, value: np.ndarray) -> float:
+        """A difference in the largest |value| of a tensor."""
+        return apart / max(largest(value), self.nothing * self.largest, _SMALLEST)
+
+
+DOUBLE = WideAgreement(2.0**-52, 1e-10, 1e-14)
+NARROW = WideAgreement(2.0**-24, 1e-4, 1e-6)
+"""Where some ops have no float64 kernels."""
+OWN = WideAgreement(2.0**-24, 1e-3, 1e-5)
+"""Where a step runs in its own types only."""
+
+
+def is_finite(value: np.ndarray) -> bool:
+    """Whether all floats are."""
+    return value.dtype.kind not in "fc" or bool(np.isfinite(value).all())
+
+
+def main(argv: Sequence[str]) -> None:
+    """Receives a CompareRequest; sends RunsCompared, and before each phase what it is."""
+    parent = Parent(argv)
+    request: CompareRequest = parent.request
+    parent.tell(compare(request, lambda phase: parent.tell(RunsCompared(phase=phase))))
+
+
+def compare(request: CompareRequest, tell: Any = lambda phase: None) -> RunsCompared:
+    """Runs both steps, and the unsplit one once more, nudged."""
+    tell("running the unsplit step")
+    try:
+        unsplit = _unsplit_run(request, is_wide=True)
+    except Exception:  # whatever a user's model raises; in float64 it may not run
+        try:
+            unsplit = _unsplit_run(request, is_wide=False)
+        except Exception as error:
+            return RunsCompared(why_not=f"the unsplit step does not run: {one_line(error)}")
+    given, start = unsplit.step, unsplit.start
+    tell("running the split step")
+    split = WideStep(request.split.graph_def, request.split.exact, unsplit.is_wide, request.tables)
+    try:
+        other = _run(split, request, request.split.fetches, start)
+    except Exception as error:
+        how = f"the split step: only it does not run: {one_line(error)}"
+        return RunsCompared(differing=[how], narrow_ops=split.narrow_ops)
+    result = _compared(unsplit.first, unsplit.second, other, unsplit.agreement)
+    if result.differing:
+        tell("looking for the first op that differs")
+        found = _first_differing(request, given, split, start, unsplit.agreement)
+        result = dataclasses.replace(result, first_differing=found)
+    return dataclasses.replace(result, narrow_ops=split.narrow_ops)
+
+
+@dataclasses.dataclass(frozen=True)
+class _UnsplitRun:
+    """The unsplit step, run twice.
+
+    Attributes:
+      step: as it runs.
+      is_wide: whether in float64; in its own types where it runs only so.
+      agreement: when a value of another run is the same.
+      start: values of the variables.
+      first, second: what it gives from them, and from values a rounding error away.
+    """
+
+    step: WideStep
+    is_wide: bool
+    agreement: WideAgreement
+    start: Values
+    first: Values
+    second: Values
+
+
+def _unsplit_run(request: CompareRequest, is_wide: bool) -> _UnsplitRun:
+    step = WideStep(request.given.graph_def, request.given.exact, is_wide, request.tables)
+    start, first = _finite_run(step, request)
+    agreement = OWN if not is_wide else NARROW if step.narrow_ops else DOUBLE
+    second = _run(step, request, request.given.fetches, nudged(start, agreement.rounding))
+    return _UnsplitRun(step, is_wide, agreement, start, first, second)
+
+
+def _finite_run(given: WideStep, request: CompareRequest) -> tuple[Values, Values]:
+    """Values of the variables with which most is finite in the unsplit step, and what it gives."""
+    best: tuple[Values, Values] | None = None
+    fewest = 0
+    for is_signed in (True, False):
+        start = random_start(given.variables, is_signed)
+        try:
+            values = _run(given, request, request.given.fetches, start)
+        except Exception:  # the root of a negative moment may lead where a step fails
+            if is_signed or best is not None:
+                continue
+            raise
+        bad = sum(not is_finite(value) for value in values.values())
+        if best is None or bad < fewest:
+            best, fewest = (start, values), bad
+        if not bad:
+            break
+    assert best is not None
+    return best
+
+
+def _run(step: WideStep, request: CompareRequest, fetches: Sequence[str], start: Values) -> Values:
+    """{name: value} of all steps' fetched tensors, called as in the unsplit step, and variables."""
+    fetched, after = step.run(fetches, request.feeds, start, request.num_steps)
+    values = {
+        f"{name} of step {number + 1}": np.asarray(value)
+        for number, row in enumerate(fetched)
+        for name, value in zip(request.given.fetches, row, strict=True)
+        if value is not None
+    }
+    return {**values, **{f"variable {name}": np.asarray(value) for name, value in after.items()}}
+
+
+def _compared(
+    first: Values, second: Values, other: Values, agreement: WideAgreement
+) -> RunsCompared:
+    compared, not_compared, differing = [], [], []
+    biggest = max((largest(value) for value in first.values()), default=0.0)
+    agreement = dataclasses.replace(agreement, largest=biggest)
+    most = 0.0
+    for name, value in first.items():
+        if name not in other:
+            differing.append(f"{name}: the split step has none")
+            continue
+        tolerance = agreement.tolerance(value, second[name])
+        apart = most_apart(value, other[name])
+        if tolerance is None and apart > 0:
+            why = "rounding errors alone change it" if is_finite(value) else "it is not finite"
+            not_compared.append(f"{name}: {why}")
+        elif tolerance is not None and not apart <= tolerance:
+            differing.append(f"{name}: differs by {apart:.3g}, values are to {largest(value):.3g}")
+        else:
+            compared.append(name)
+            most = max(most, agreement.relative(apart, value))
+    differing += [f"{name}: only the split step has it" for name in other if name not in first]
+    return RunsCompared(compared, not_compared, differing, max_relative_difference=most)
+
+
+def _first_differing(
+    request: CompareRequest,
+    given: WideStep,
+    split: WideStep,
+    start: Values,
+    agreement: WideAgreement,
+) -> str:
+    """The first tensor of the first step that is another one in the split step."""
+    wanted = [
+        name
+        for name, copied in request.copied.items()
+        if isinstance(copied.state, Sharded | Partial) or len(copied.parts) == 1
+    ]
+    parts = [part for name in wanted for part in request.copied[name].parts]
+    try:
+        before = given.run(wanted, request.feeds, start, 1)[0][0]
+        after = iter(split.run(parts, request.feeds, start, 1)[0][0])
+    except Exception as error:
+        return f"not found: {one_line(error)}"
+    for name, value in zip(wanted, map(np.asarray, before), strict=True):
+        copied = request.copied[name]
+        mine = [np.asarray(next(after)) for _ in copied.parts]
+        size = max(largest(value), *map(largest, mine))
+        (whole,) = together(mine, copied.state, request.sizes, copied.is_mean)
+        if most_apart(value, whole) > 10 * agreement.floor * size:
+            return name
+    return ""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,324 @@
+"""Proves that the function of a shard computes the shard's part of what the whole function does.
+
+A loop, a conditional or a call in copies is right if each of its functions makes the parts that
+were decided of the parts that it is given. For a loop that is the step of an induction: what its
+body is given and what it hands on are cut alike, so what holds before an iteration holds after it,
+and its condition, which reads nothing but whole tensors, ends all shards' loops after the same one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs import op_types
+from graphs.building.op_outputs import output_names
+from graphs.names import data_inputs, op_of, tensor_of
+from rewrite.pass_base import RewriteError
+from rewrite.split.constant_folding import SHAPE_OPS
+from rewrite.split.decide.branches import taken_with
+from rewrite.split.decide.split_function import SplitBody
+from rewrite.split.decision import Split
+from rewrite.split.functions import stateful_ops
+from rewrite.split.prove.ops.op_cases import bodies_of
+from rewrite.split.prove.structure.check_op import (
+    InputChecks,
+    require_same_op,
+    same_array,
+    wanted_of,
+)
+from rewrite.split.prove.structure.reshard_reader import Meaning, Value
+from rewrite.split.prove.structure.step_reading import Reading
+from rewrite.split.rules.lists import LIST_SHAPE_OPS
+from rewrite.split.states import WHOLE, Listed, Optioned, Sharded, State
+
+_DROPPED = frozenset({"api_implements", "api_preferred_device", "forward_function_name"})
+_DROPPED |= {"backward_function_name", "_construction_context", "_input_shapes"}
+"""What only concerns the function whose part this is, not what it computes."""
+
+
+class BodyProver:
+    """Compares the functions that the copies of ops run with those that the ops ran."""
+
+    def __init__(self, library: Mapping[str, Any], sizes: Sequence[int]):
+        self._library = library
+        self._sizes = tuple(sizes)
+        self._proven: set[tuple[str, int, int]] = set()
+
+    def op(self, node: Any, here: Any, answer: Split, shard: int) -> None:
+        """Raises RewriteError unless a copy's functions are those of its shard.
+
+        Args:
+          node: the op of the unsplit step.
+          here: its copy.
+          answer: what was decided of it.
+          shard: whose copy it is.
+        """
+        bodies = bodies_of(answer)
+        has_numbers = bool(bodies) and len(data_inputs(here)) > len(data_inputs(node))
+        for key, split in bodies.items():
+            _require_boundary(node, answer, key, split)
+            attribute, _, index = key.partition("/")
+            value = here.attr[attribute]
+            name = value.list.func[int(index)].name if index else value.func.name
+            if name not in self._library:
+                raise RewriteError(f"reading {here.name!r} of the split step: no function {name!r}")
+            # Decisions live as long as a proof, so that no other one has this identity.
+            if (name, shard, id(split)) not in self._proven:
+                self._function(split, self._library[name], shard, has_numbers, attribute == "body")
+                self._proven.add((name, shard, id(split)))
+
+    def _function(
+        self, split: SplitBody, function: Any, shard: int, has_numbers: bool, hands_on: bool
+    ) -> None:
+        name = function.signature.name
+        self._require_signature(split, function, has_numbers, has_numbers and hands_on)
+        reading = BodyReading(split, function, self._library, shard, self._sizes, has_numbers)
+        checks = _BodyChecks(reading, self)
+        arguments = {op_of(tensor) for tensor in split.body.arguments}
+        for node in split.body.flat.graph_def.node:
+            if node.name not in arguments and not reading.is_replaced(node):
+                checks.op(node)
+        results = zip(reading.results, split.body.outputs, split.results, strict=False)
+        for new, old, state in results:
+            checks.reads("a result", new, tensor_of(old), state, shard)
+        own = reading.numbers_of(shard)
+        if has_numbers and hands_on and not same_array(reading.said(reading.results[-1]), own):
+            raise RewriteError(f"reading the function {name!r}: it hands on other numbers")
+
+    def _require_signature(
+        self, split: SplitBody, function: Any, has_numbers: bool, hands_on: bool
+    ) -> None:
+        """The arguments, results and attributes of the whole function, the numbers, all reads."""
+        original = self._library[split.body.function]
+        before, after = original.signature, function.signature
+        inputs = [each.type for each in before.input_arg] + [3] * has_numbers
+        outputs = [each.type for each in before.output_arg] + [3] * hands_on
+        wanted = {key: value for key, value in original.attr.items() if key not in _DROPPED}
+        waits = stateful_ops(function.node_def, self._library)
+        is_right = (
+            [each.type for each in after.input_arg] == inputs
+            and [each.type for each in after.output_arg] == outputs
+            and dict(function.attr) == wanted
+            and list(after.control_output) == waits
+            and dict(function.control_ret) == dict(zip(waits, waits, strict=True))
+            and after.is_stateful == before.is_stateful
+        )
+        if not is_right:
+            raise RewriteError(
+                f"reading the function {after.name!r} of a shard: it is called in another way"
+            )
+
+
+def _require_boundary(node: Any, answer: Split, key: str, split: SplitBody) -> None:
+    """What a function is given is what the op is given, and what it returns what the op returns."""
+    first = 1 if node.op in op_types.CONDITIONALS else 0
+    tensors = [tensor_of(name) for name in data_inputs(node)[first:]]
+    own = [split.states[argument] for argument in split.body.arguments]
+    given = answer.inputs[first:]
+    is_right = len(tensors) == len(own) == len(given) and all(
+        state == needed or _is_of_branch(node, key, split, tensor, needed, state)
+        for tensor, needed, state in zip(tensors, given, own, strict=True)
+    )
+    results = [WHOLE] if key == "cond" else list(answer.outputs)
+    is_loop = node.op in op_types.LOOPS
+    is_right = is_right and list(split.results) == results
+    if not is_right or (is_loop and tuple(answer.inputs) != tuple(answer.outputs)):
+        raise RewriteError(f"reading {node.name!r}: what was decided of its functions disagrees")
+
+
+def _is_of_branch(
+    node: Any, key: str, split: SplitBody, tensor: str, needed: State, own: State
+) -> bool:
+    """Whether a branch may know more of an Optional: by which branch of another one made it."""
+    if not isinstance(needed, Optioned) or needed.held is not None or split.outer is None:
+        return False
+    made = taken_with(split.outer, node, key, tensor)
+    return made is not None and made[0].states[made[1]] == own
+
+
+class _BodyChecks(InputChecks):
+    """Compares the ops of a function with those of a shard's one."""
+
+    def __init__(self, reading: "BodyReading", functions: BodyProver):
+        super().__init__(reading, reading.split.states, reading.split.read_as)
+        self._reading: BodyReading = reading
+        self._functions = functions
+        self._split, self._shard = reading.split, reading.shard
+
+    def op(self, node: Any) -> None:
+        """Raises RewriteError unless an op has become what was decided."""
+        answer = self._split.answers[node.name]
+        here = self._reading.nodes[node.name]
+        tensors = [tensor_of(old) for old in data_inputs(node)]
+        if not isinstance(answer, Split):
+            require_same_op(here, wanted_of(node, None))
+            for tensor, new in zip(tensors, data_inputs(here), strict=True):
+                self.reads(node.name, new, tensor, WHOLE, self._shard)
+            return
+        require_same_op(here, wanted_of(node, answer))
+        if answer.row_inputs:  # no function's op is cut so: nothing here tells row numbers
+            raise self._wrong(node.name, data_inputs(here)[-1], "row numbers of its shard")
+        self.copy_reads(tensors, here, self._shard, answer)
+        self._functions.op(node, here, answer, self._shard)
+
+
+_UNKNOWN = -1
+"""What a list may say of a dimension of its elements."""
+
+
+class BodyReading(Reading):
+    """A shard's function, understood; the inputs of its nodes are as in a main graph.
+
+    Attributes:
+      results: what the function returns, as inputs of a main graph.
+    """
+
+    def __init__(
+        self,
+        split: SplitBody,
+        function: Any,
+        library: Mapping[str, Any],
+        shard: int,
+        sizes: Sequence[int],
+        has_numbers: bool,
+    ):
+        """Begins and ends.
+
+        Args:
+          split: what was decided of the function.
+          function: the shard's own one.
+          library: all functions.
+          shard: whose it is.
+          sizes: entries of the batch in each shard.
+          has_numbers: whether the function is given its shard's numbers.
+
+        Raises:
+          RewriteError: an op makes no sense.
+        """
+        name = function.signature.name
+        super().__init__(split.facts, sizes, f"the function {name!r} of shard {shard}", shard)
+        self.split, self.shard = split, shard
+        self._read_arguments(function, has_numbers)
+        arguments = [each.name for each in function.signature.input_arg]
+        given = dict(zip(arguments, map(op_of, split.body.arguments), strict=False))
+        form = MainForm(function, library, given)
+        self.nodes, self.results = form.nodes, form.results
+        known = {*given.values(), *arguments[len(given) :]}
+        for node in split.body.flat.graph_def.node:
+            if node.name not in known and not self.is_replaced(node):
+                known.add(self.node(node.name).name)
+                answer, count = split.answers[node.name], len(split.facts.dtype_of[node.name])
+                if isinstance(answer, Split):
+                    self.means(node.name, self.parts(node.name, answer, shard))
+                else:
+                    self.means(node.name, [Meaning(f"{node.name}:{i}") for i in range(count)])
+        for name, node in self.nodes.items():
+            if name not in known:
+                self.means(name, self.read(node))
+
+    def is_replaced(self, node: Any) -> bool:
+        """Whether something else says what an op says of a shape."""
+        return node.op in SHAPE_OPS | LIST_SHAPE_OPS and self.is_other(node)
+
+    def _read_arguments(self, function: Any, has_numbers: bool) -> None:
+        body = self.split.body
+        for tensor in body.arguments:
+            self.means(op_of(tensor), [self.part(tensor, self.split.states[tensor], self.shard)])
+        more = len(function.signature.input_arg) - len(body.arguments)
+        if more != has_numbers:
+            raise RewriteError(f"reading {self.where}: its arguments are not those it had")
+        if has_numbers:
+            numbers = self.numbers_of(self.shard)
+            self.means(function.signature.input_arg[-1].name, [numbers])
+
+    def read(self, node: Any) -> Sequence[Value]:
+        """What an op is that cuts, weighs or counts."""
+        data = data_inputs(node)
+        if len(data) < len(node.input):
+            raise RewriteError(f"reading {node.name!r} of {self.where}: it waits for an op")
+        if node.op in LIST_SHAPE_OPS or node.op == "Slice":
+            first, *rest = map(self.meaning, data)
+            if isinstance(first, Meaning):
+                is_cut = node.op == "Slice"
+                return [self._cut(node, first, rest) if is_cut else self._of_elements(node, first)]
+        return super().read(node)
+
+    def _of_elements(self, node: Any, of: Meaning) -> np.ndarray:
+        """What a list of parts says of the shape of its elements."""
+        import tensorflow as tf
+
+        known = self.facts.elements.get(of.tensor)
+        shape = None if known is None else known.shape
+        element = of.state.element if isinstance(of.state, Listed) else None
+        if shape is None or element is None or set(node.attr) != {"shape_type"}:
+            raise RewriteError(f"reading {node.name!r} of {self.where}: of what is this?")
+        shape = (*shape[: element.axis], _UNKNOWN, *shape[element.axis + 1 :])
+        return np.array(shape, tf.as_dtype(node.attr["shape_type"].type).as_numpy_dtype)
+
+    def _cut(self, node: Any, whole: Meaning, span: Sequence[Value]) -> Meaning:
+        """A Slice of a whole tensor: the part of this shard."""
+        shape, (begin, size) = self._whole(whole.tensor).shape, map(self.number, span)
+        types = {"T": self._whole(whole.tensor).dtype, "Index": 3}
+        is_right = {key: value.type for key, value in node.attr.items()} == types
+        if begin is not None and size is not None and shape is not None and is_right:
+            mine, before = self.sizes[self.shard], sum(self.sizes[: self.shard])
+            for axis in np.flatnonzero(size != -1):
+                state = Sharded(int(axis), 1, int(size[axis]) // mine)
+                wanted = np.zeros_like(begin), np.full_like(size, -1)
+                wanted[0][axis], wanted[1][axis] = before * state.inner, state.size(mine)
+                is_all = shape[axis] == state.size(sum(self.sizes)) and len(shape) == len(begin)
+                pairs = zip(wanted, (begin, size), strict=True)
+                if (
+                    is_all
+                    and whole == Meaning(whole.tensor)
+                    and all(np.array_equal(one, other) for one, other in pairs)
+                ):
+                    return self.part(whole.tensor, state, self.shard)
+        raise RewriteError(f"reading {node.name!r} of {self.where}: it cuts no part")
+
+
+class MainForm:
+    """A function's ops and results, with the names that inputs have in a main graph.
+
+    `as_body` goes the other way.
+
+    Attributes:
+      nodes: {name: NodeDef}.
+      results: what the function returns.
+    """
+
+    def __init__(self, function: Any, library: Mapping[str, Any], given: Mapping[str, str]):
+        """Begins and ends.
+
+        Args:
+          function: a FunctionDef.
+          library: all functions.
+          given: {argument: the op that stands for it}.
+        """
+        self._given, self._positions = given, dict[str, list[str]]()
+        for node in function.node_def:
+            self._positions[node.name] = output_names(node, library)
+        self.nodes: dict[str, Any] = {}
+        for node in function.node_def:
+            new = self.nodes[node.name] = type(node)()
+            new.CopyFrom(node)
+            new.input[:] = [self._name(name) for name in node.input]
+        if len(self.nodes) < len(function.node_def):
+            raise RewriteError("reading a shard's function: two of its ops have one name")
+        outputs = [each.name for each in function.signature.output_arg]
+        if set(function.ret) != set(outputs):
+            raise RewriteError("reading a shard's function: it returns something else")
+        self.results = [self._name(function.ret[name]) for name in outputs]
+
+    def _name(self, name: str) -> str:
+        if name.startswith("^"):
+            return name
+        op, _, output = name.partition(":")
+        if not output:
+            return self._given.get(op, op)
+        names = self._positions.get(op, [])
+        output = output if ":" in output else f"{output}:0"
+        if output not in names:
+            raise RewriteError(f"reading a shard's function: there is no {name!r}")
+        return f"{op}:{names.index(output)}".removesuffix(":0")

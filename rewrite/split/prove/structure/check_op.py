@@ -1,0 +1,200 @@
+"""Whether an op of a split step is the op that it stands for, and reads what it should."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphs.names import data_inputs, op_of
+from rewrite.compare_graphs import same_content
+from rewrite.pass_base import RewriteError
+from rewrite.split.decision import Split, attributes_of_copies, type_of_copies
+from rewrite.split.prove.ops.op_case import of_shard
+from rewrite.split.prove.ops.op_cases import bodies_of
+from rewrite.split.prove.structure.reshard_reader import Meaning
+from rewrite.split.prove.structure.step_reading import Reading
+from rewrite.split.states import SUM, WHOLE, Sharded, State
+
+_DERIVED = frozenset({"_output_shapes", "_class"})
+_INT32 = 3
+
+
+class Wanted(NamedTuple):
+    """What an op of a split step has to be.
+
+    Attributes:
+      node: the op of the unsplit step that it stands for.
+      answer: what was decided of that; None where it stays as it is.
+      attributes: by their names, those of functions left out.
+      of_functions: names of the attributes in which copies differ that run functions of their own.
+      inputs: the tensors that the unsplit op reads.
+      waits: the ops that it waits for.
+      beside: the ops that it has to lie beside.
+    """
+
+    node: Any
+    answer: Split | None
+    attributes: Mapping[str, Any]
+    of_functions: Collection[str]
+    inputs: Sequence[str]
+    waits: Sequence[str]
+    beside: Sequence[str]
+
+
+def wanted_of(node: Any, answer: Split | None) -> Wanted:
+    """What an op has to become, whole or for each of many shards."""
+    own = set() if answer is None else _of_functions(answer)
+    attributes = _computing(attributes_of_copies(node, answer), own)
+    waits = [name[1:] for name in node.input if name.startswith("^")]
+    return Wanted(node, answer, attributes, own, data_inputs(node), waits, beside(node))
+
+
+def require_same_op(here: Any, wanted: Wanted) -> None:
+    """Raises RewriteError unless `here` is the op: type and attributes but for decided ones."""
+    found = _computing(here.attr, wanted.of_functions)
+    op = type_of_copies(wanted.node, wanted.answer)
+    is_same = found.keys() == wanted.attributes.keys() and all(
+        same_content(mine, wanted.attributes[key]) for key, mine in found.items()
+    )
+    if here.op != op or not is_same:
+        raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
+    more = len(data_inputs(here)) - len(wanted.inputs)
+    if more and (more != 1 or not wanted.of_functions):  # functions may read their shard's numbers
+        raise RewriteError(f"reading {here.name!r} of the split step: it reads more or less")
+    if wanted.of_functions:
+        assert wanted.answer is not None
+        _require_types(wanted.node, here, wanted.answer, more)
+
+
+def beside(node: Any) -> list[str]:
+    """The ops that a node has to lie beside."""
+    wishes = node.attr["_class"].list.s if "_class" in node.attr else ()
+    return [each.decode().removeprefix("loc:@") for each in wishes]
+
+
+def _computing(attrs: Mapping[str, Any], without: Collection[str]) -> dict[str, Any]:
+    return {key: attrs[key] for key in attrs if key not in _DERIVED and key not in without}
+
+
+def _of_functions(answer: Split) -> set[str]:
+    """The attributes in which copies that run functions of their own differ."""
+    bodies = {key.partition("/")[0] for key in bodies_of(answer)}
+    return bodies | {"output_shapes", "T", "Tin"} if bodies else set()
+
+
+def _require_types(node: Any, here: Any, answer: Split, more: int) -> None:
+    """The types and shapes of what a copy hands to its functions, and gets."""
+    is_right = {*node.attr} - _DERIVED == {*here.attr} - _DERIVED
+    for key in ("T", "Tin"):
+        if key in node.attr:
+            wanted = [*node.attr[key].list.type, *[_INT32] * more]
+            is_right &= list(here.attr[key].list.type) == wanted
+    for key in {key.partition("/")[0] for key in bodies_of(answer)}:
+        before, after = node.attr[key], here.attr[key]
+        is_right &= len(before.list.func) == len(after.list.func)
+        is_right &= all(not each.attr for each in (after.func, *after.list.func))
+    if "output_shapes" in node.attr:
+        shapes = [_sizes(shape) for shape in node.attr["output_shapes"].list.shape]
+        found = [_sizes(shape) for shape in here.attr["output_shapes"].list.shape]
+        is_right &= len(found) in (len(shapes), len(shapes) + more)
+        for shape, mine, state in zip(shapes, found, answer.outputs, strict=False):
+            is_cut = isinstance(state, Sharded) and shape is not None and state.axis < len(shape)
+            if is_cut and shape is not None and isinstance(state, Sharded):
+                shape = [*shape[: state.axis], -1, *shape[state.axis + 1 :]]
+            is_right &= shape == mine
+    if not is_right:
+        raise RewriteError(f"reading {here.name!r} of the split step: it hands on something else")
+
+
+def _sizes(shape: Any) -> list[int] | None:
+    return None if shape.unknown_rank else [dim.size for dim in shape.dim]
+
+
+def same_array(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    """Whether two numbers are known, of one type, and the same."""
+    if one is None or other is None:
+        return False
+    return one.dtype == other.dtype and np.array_equal(one, other)
+
+
+class InputChecks:
+    """Raises RewriteError for the first input that isn't what was decided."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        states: Mapping[str, State],
+        read_as: Callable[[str, State], State] = lambda tensor, state: state,
+    ):
+        """Begins.
+
+        Args:
+          reading: of the graph that was made.
+          states: {tensor of the graph that it was made of: its state}.
+          read_as: the state in which a reader of a tensor that needs one gets it.
+        """
+        self._reading, self._states, self._read_as = reading, states, read_as
+
+    def copy_reads(self, tensors: Sequence[str], here: Any, shard: int, answer: Split) -> None:
+        """A shard's copy of an op that read these tensors reads its parts of them, and numbers."""
+        reading, inputs = self._reading, data_inputs(here)
+        count = len(answer.inputs)
+        for name in inputs[count:]:
+            if not same_array(reading.said(name), reading.numbers_of(shard)):
+                raise self._wrong(here.name, name, "its shard's numbers")
+        pairs = zip(tensors, inputs[:count], answer.inputs, strict=True)
+        for position, (tensor, new, state) in enumerate(pairs):
+            entries = answer.shape_inputs.get(position)
+            if not entries:
+                rows = answer.row_inputs.get(position)
+                first = 0 if rows is None else rows.size(sum(reading.sizes[:shard]))
+                self.reads(here.name, new, tensor, state, shard, first)
+                continue
+            value = reading.facts.value(tensor)
+            found = reading.said(new)
+            wanted = None if value is None else of_shard(value, entries, reading.sizes[shard])
+            if not same_array(found, wanted):
+                raise self._wrong(here.name, new, f"{wanted} for input {position}, found {found}")
+
+    def reads(
+        self,
+        reader: str,
+        new: str,
+        tensor: str,
+        state: State,
+        shard: int | None,
+        first_row: int = 0,
+    ) -> None:
+        """An input is the tensor that it was, whole or the part of a shard.
+
+        Args:
+          reader: what reads it.
+          new: the input.
+          tensor: what it was.
+          state: what it has to be of that.
+          shard: whose reader this is; None of one for all.
+          first_row: from which row it has to count, if it holds numbers of rows.
+        """
+        state = self._read_as(tensor, state)
+        if state == WHOLE:
+            wanted = Meaning(tensor)
+        else:
+            assert shard is not None
+            wanted = Meaning(tensor, state, frozenset({shard}), first_row=first_row)
+            if state == SUM and self._states[tensor] == WHOLE:
+                # A whole tensor as terms of a sum: the first shard has all of it.
+                wanted = Meaning(tensor, SUM, frozenset()) if shard else Meaning(tensor)
+        found = self._reading.meaning(new)
+        if state == WHOLE and isinstance(found, np.ndarray):  # a shard's own copy of a number
+            found = wanted if same_array(found, self._reading.facts.value(tensor)) else found
+        if state == WHOLE and shard is not None:
+            siblings = self._reading.copies.get(op_of(tensor))
+            if siblings and op_of(new) in siblings:
+                wanted = wanted if op_of(new) == siblings[shard] else Meaning("")
+        if not isinstance(found, Meaning) or found != wanted:
+            part = "all" if shard is None or state == WHOLE else f"part {shard}"
+            raise self._wrong(reader, new, f"{part} of {tensor!r}")
+
+    def _wrong(self, reader: str, new: str, wanted: str) -> RewriteError:
+        where = self._reading.where
+        return RewriteError(f"reading {reader!r} of {where}: it reads {new!r}, wanted {wanted}")

@@ -1,0 +1,270 @@
+"""Proves that a split step reads, joins, sums, cuts and waits where what was decided says so.
+
+Every op of the unsplit step must be there exactly once, whole or in M copies, with its attributes
+but for those that were decided; each copy must read its own parts, or whole tensors; whatever else
+there is must be a join, a sum, a cut, a weight or a number that makes one of these of another.
+Nothing of `build_step` is used but which ops it says are the copies of which.
+
+A step of any batch size is proven at several. At one size two shards may have as many entries, so
+that what reads one of them for the other is not noticed. Shards m - 1 and m differ where m is what
+is left over when the batch is divided.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from graphs.building.op_outputs import op_definition
+from graphs.errors import ModelError
+from graphs.flat_graph import FlatGraph
+from graphs.function_library import library_of
+from graphs.names import data_inputs, tensor_of
+from rewrite.pass_base import RewriteError
+from rewrite.split.any_batch.data_dependent_ranks import forgetting_ranks
+from rewrite.split.any_batch.other_sizes import larger_step
+from rewrite.split.decide.decide import Decisions, decide
+from rewrite.split.decision import Split, StayWhole, is_same_answer
+from rewrite.split.prove.ops.op_cases import bodies_of
+from rewrite.split.prove.structure.check_functions import BodyProver
+from rewrite.split.prove.structure.check_op import (
+    InputChecks,
+    Wanted,
+    beside,
+    require_same_op,
+    same_array,
+    wanted_of,
+)
+from rewrite.split.prove.structure.step_reading import StepReading
+from rewrite.split.split_step import SplitStep
+from rewrite.split.states import WHOLE, is_same, shard_sizes
+
+_ROUNDS = 3
+"""Sizes of one remainder that are tried: at some a number may look like another one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JointsProof:
+    """What stands in a split step.
+
+    Attributes:
+      whole_ops: ops that are there once.
+      split_ops: ops that are there once per shard.
+      joins, sums, cuts: tensors that are joined, combined, cut.
+      exact: {constant: the share of the batch that it is rounded from}.
+      batches: at which batch sizes that was read.
+    """
+
+    whole_ops: int
+    split_ops: int
+    joins: int
+    sums: int
+    cuts: int
+    exact: Mapping[str, float]
+    batches: Sequence[int]
+
+
+def prove_joints(flat: FlatGraph, decisions: Decisions, step: SplitStep, count: int) -> JointsProof:
+    """Compares a split step with the unsplit one and what was decided.
+
+    Numbers are compared at the batch size of `decisions`; a step that takes any size is proven for
+    another one by asking again with those of that size.
+
+    Args:
+      flat: the unsplit step.
+      decisions: what becomes of each op.
+      step: the split step, before it is placed.
+      count: into how many shards it is split.
+
+    Raises:
+      RewriteError: an op is missing, or something reads, joins, sums, cuts or waits otherwise.
+    """
+    graph_def = step.graph_def
+    if len({node.name for node in graph_def.node}) < len(graph_def.node):
+        raise RewriteError("reading a split step: two of its ops have one name")
+    if not _has_its_functions(flat, decisions, graph_def):
+        raise RewriteError("reading a split step: its functions are not those that it had")
+    sizes = shard_sizes(decisions.batch, count)
+    try:
+        reading = StepReading(flat, decisions, graph_def, sizes, step.copies)
+        bodies = BodyProver(library_of(graph_def), sizes)
+        checks = OpChecks(decisions, reading, bodies)
+        for node in flat.graph_def.node:
+            checks.op(node)
+        for before, after in zip(flat.fetches, step.fetches, strict=True):
+            checks.fetch(before, after)
+    except (
+        ModelError,
+        ValueError,
+        TypeError,
+        LookupError,
+    ) as error:  # what no op of a sound graph raises
+        raise RewriteError(f"reading a split step: it makes no sense: {error}") from error
+    found = reading.reader.found
+    return JointsProof(
+        len(flat.nodes) - len(reading.copies), len(reading.copies),
+        len(found["join"]), len(found["sum"]), len(found["cut"]), reading.reader.exact,
+        [decisions.batch],
+    )  # fmt: skip
+
+
+def _has_its_functions(flat: FlatGraph, decisions: Decisions, graph_def: Any) -> bool:
+    """Whether all functions are as they were; only copies of loops and calls may have more."""
+    before, after = flat.graph_def, graph_def
+    if any(bodies_of(answer) for answer in decisions.answer_of_op.values()):
+        there = library_of(after)
+        return all(there.get(name) == function for name, function in flat.library.items())
+    return bool(before.library == after.library and before.versions == after.versions)
+
+
+def prove_sizes(
+    flat: FlatGraph, decisions: Decisions, step: SplitStep, count: int, seconds: float
+) -> JointsProof:
+    """Compares a split step with the unsplit one; one of any batch size at several sizes.
+
+    Args:
+      flat, decisions, step, count: as for `prove_joints`.
+      seconds: after which no further size is begun.
+
+    Raises:
+      RewriteError: something stands wrong.
+    """
+    end = time.monotonic() + seconds
+    proof = prove_joints(flat, decisions, step, count)
+    batches = [decisions.batch]
+    for others in other_sizes(flat, decisions, count, end):
+        prove_joints(flat, others, step, count)
+        batches.append(others.batch)
+    return dataclasses.replace(proof, batches=batches)
+
+
+def other_sizes(
+    flat: FlatGraph, decisions: Decisions, count: int, end: float = math.inf
+) -> Iterator[Decisions]:
+    """What was decided, at sizes that leave over something else; none is begun after `end`."""
+    missing = set(range(1, count)) - {decisions.batch % count}
+    for more in range(1, _ROUNDS * count) if decisions.takes_any_batch else ():
+        left_over = (decisions.batch + more) % count
+        if left_over in missing and time.monotonic() < end:
+            found = _decided_at(flat, decisions, more)
+            if found is not None:
+                missing.remove(left_over)
+                yield found
+
+
+def _decided_at(flat: FlatGraph, decisions: Decisions, more: int) -> Decisions | None:
+    """The same decisions at another size; None where a number looks like another one there."""
+    flat = forgetting_ranks(flat, decisions.unsure_ranks)
+    larger = larger_step(flat, decisions.axis_of_feed, decisions.open_axes, more)
+    if larger is None:
+        return None
+    step, properties = larger
+    answers = decisions.answer_of_op
+    kept = {name: each.reason for name, each in answers.items() if isinstance(each, StayWhole)}
+    others = decide(
+        step,
+        properties,
+        decisions.batch + more,
+        decisions.axis_of_feed,
+        kept,
+        not_cut=decisions.not_cut,
+    )
+    states = decisions.state_of_tensor
+    if not all(is_same(state, others.state_of_tensor[name]) for name, state in states.items()):
+        return None
+    if not all(is_same_answer(each, others.answer_of_op[name]) for name, each in answers.items()):
+        return None
+    return dataclasses.replace(others, is_open=True, open_axes=decisions.open_axes)
+
+
+class OpChecks(InputChecks):
+    """Raises RewriteError for the first op that isn't what was decided."""
+
+    def __init__(self, decisions: Decisions, reading: StepReading, bodies: BodyProver):
+        super().__init__(reading, decisions.state_of_tensor)
+        self._reading: StepReading = reading
+        self._decisions, self._bodies = decisions, bodies
+
+    def op(self, node: Any) -> None:
+        """Raises RewriteError unless an op has become what was decided."""
+        name, reading = node.name, self._reading
+        if name in reading.stands_in:
+            self._shape(node)
+        elif name not in reading.copies:
+            here, wanted = reading.nodes[name], wanted_of(node, None)
+            self._same(here, wanted, None)
+            for old, new in zip(wanted.inputs, data_inputs(here), strict=True):
+                self.reads(name, new, tensor_of(old), WHOLE, None)
+        else:
+            answer = self._decisions.answer_of_op[name]
+            assert isinstance(answer, Split)
+            if op_definition(node.op, name).is_stateful and node.op not in _READS:
+                raise RewriteError(f"reading a split step: {name!r} has effects, and has copies")
+            if name in reading.nodes:
+                self._same(reading.nodes[name], wanted_of(node, None), None)
+            wanted = wanted_of(node, answer)
+            tensors = [tensor_of(old) for old in wanted.inputs]
+            for shard, copy in enumerate(reading.copies[name]):
+                here = reading.nodes[copy]
+                self._same(here, wanted, shard)
+                self.copy_reads(tensors, here, shard, answer)
+                self._bodies.op(node, here, answer, shard)
+
+    def fetch(self, before: str, after: str) -> None:
+        """Raises RewriteError unless a fetch gives what it gave, or runs what it ran."""
+        if ":" in before:
+            self.reads("a fetch", after, tensor_of(before), WHOLE, None)
+            return
+        ops = self._ops_for(before, None)
+        node = self._reading.nodes.get(after)
+        waits = [] if node is None or node.op != "NoOp" else list(node.input)
+        if {after} != ops and set(waits) != {f"^{op}" for op in ops}:
+            raise RewriteError(f"reading a split step: fetching {after!r} doesn't run {before!r}")
+
+    def _same(self, here: Any, wanted: Wanted, shard: int | None) -> None:
+        """The same op type, attributes but for those that were decided, and control edges."""
+        require_same_op(here, wanted)
+        names = {name for each in wanted.beside for name in self._beside(each, shard)}
+        if set(beside(here)) != names:
+            raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
+        self._waits(wanted.waits, here, shard)
+
+    def _waits(self, waits: Sequence[str], here: Any, shard: int | None) -> None:
+        """The same control edges, besides those from the assertion that the batch is no refusal."""
+        controls = {name[1:] for name in here.input if name[:1] == "^"} - self._reading.asserts
+        if controls != {op for wait in waits for op in self._ops_for(wait, shard)}:
+            raise RewriteError(f"reading {here.name!r} of the split step: it waits for other ops")
+
+    def _beside(self, name: str, shard: int | None) -> list[str]:
+        """The ops that one may have to lie beside; a whole one can't beside all copies."""
+        copies = self._reading.copies.get(name)
+        if copies is None:
+            return [name]
+        return [] if shard is None else [copies[shard]]
+
+    def _ops_for(self, name: str, shard: int | None) -> set[str]:
+        """What an op waits for that waited for another one."""
+        copies = self._reading.copies.get(name)
+        if copies is None:
+            return set(self._reading.stands_in.get(name, [name])[:1])
+        return set(copies) if shard is None else {copies[shard]}
+
+    def _shape(self, node: Any) -> None:
+        """What stands for an op that asks for a shape says the unsplit tensor's, as late as it."""
+        here = self._reading.nodes[self._reading.stands_in[node.name][0]]
+        self._waits([name[1:] for name in node.input if name.startswith("^")], here, None)
+        for index, name in enumerate(self._reading.stands_in[node.name]):
+            wanted = self._decisions.values.value(f"{node.name}:{index}")
+            found = self._reading.said(name)
+            if not same_array(found, wanted):
+                raise RewriteError(
+                    f"reading {name!r} of the split step: it says {found}, wanted {wanted}"
+                )
+
+
+_READS = frozenset(
+    "ReadVariableOp ResourceGather ResourceGatherNd CheckNumerics While If Case "
+    "StatefulPartitionedCall".split()
+)
+"""Ops that TensorFlow calls stateful, and that may run more than once."""

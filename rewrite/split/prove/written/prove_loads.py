@@ -1,0 +1,154 @@
+"""Proves that a written model loads in TensorFlow 2, with the signatures that it should have.
+
+Its files are what they should be, op by op, and a session runs them: still `tf.saved_model.load`
+may refuse a function that has lost an attribute, or an object whose function is gone.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from graphs.host.asked_child import AskedChild, ChildError
+from graphs.host.scratch import scratch_directory
+from graphs.source_model import SourceModel
+
+SECONDS = 300.0
+"""After which it counts as not loaded."""
+LOADS = "loads"
+LOADS_ALIKE = "loads with one op of each kind"
+_CHILD = "rewrite.split.prove.written.load_child"
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadRequest:
+    """What the child is to do.
+
+    Attributes:
+      directory: the written SavedModel.
+      tags: of the MetaGraphDef to load.
+      scratch: an empty folder for what has to be written of it to load it.
+      is_whole: whether to load all of it, however large it is.
+      given_directory: the SavedModel as it came; "" for a graph.
+      given_signatures: what that one has.
+      given_graph: serialized, where the model came as a graph.
+    """
+
+    directory: str
+    tags: Sequence[str]
+    scratch: str
+    is_whole: bool
+    given_directory: str
+    given_signatures: Sequence[str]
+    given_graph: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedModels:
+    """What came of it.
+
+    Attributes:
+      written: why the written model doesn't load; "" where it does.
+      given: why the model as it came doesn't load either; "" where it does.
+      loads_written: whether the written model is loaded at present.
+      is_fewer: whether that has one op of each kind.
+    """
+
+    written: str = ""
+    given: str = ""
+    loads_written: bool = False
+    is_fewer: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadProof:
+    """What came of loading a written model.
+
+    Attributes:
+      text: "loads", "loads with one op of each kind" of a large graph, or "not loaded: why".
+      defect: why only the written model doesn't load; "" where it does, or nobody can tell.
+    """
+
+    text: str
+    defect: str = ""
+
+
+class BegunLoad(contextlib.AbstractContextManager["BegunLoad"]):
+    """A written model that is being loaded; what still goes on ends with the block."""
+
+    def __init__(
+        self,
+        given: SourceModel,
+        directory: Path,
+        tags: Sequence[str],
+        memory_bytes: float | None = None,
+    ) -> None:
+        """Begins to load it, a large one with one op of each kind.
+
+        Args:
+          given: the model as it came; that is loaded, too, where the written one can't be.
+          directory: what was written.
+          tags: of its MetaGraphDef.
+          memory_bytes: of the child; None for no limit.
+        """
+        with contextlib.ExitStack() as begun:
+            self._scratch = scratch_directory()
+            begun.enter_context(self._scratch)
+            self._child = begun.enter_context(AskedChild(_CHILD))
+            self._memory_bytes = memory_bytes
+            self._request = LoadRequest(
+                str(directory.absolute()),
+                tuple(tags),
+                self._folder("first"),
+                False,
+                given.saved_model_dir,
+                () if given.meta_graph_def is None else tuple(given.meta_graph_def.signature_def),
+                b"" if given.saved_model_dir else given.graph_def.SerializeToString(),
+            )
+            self._child.ask(self._request, memory_bytes)
+            self._begun = begun.pop_all()  # else all of it ends here
+
+    def _folder(self, name: str) -> str:
+        folder = Path(self._scratch.name, name)
+        folder.mkdir()
+        return str(folder)
+
+    def proof(self, seconds: float = SECONDS) -> LoadProof:
+        """Waits until it is loaded, so many seconds at most."""
+        proof, is_fewer = _proof(self._child, seconds)
+        if not is_fewer:
+            return proof
+        if proof.text == LOADS:
+            return LoadProof(LOADS_ALIKE)
+        with AskedChild(_CHILD) as child:  # only the whole one tells a defect
+            scratch = self._folder("whole")
+            whole = dataclasses.replace(self._request, is_whole=True, scratch=scratch)
+            child.ask(whole, self._memory_bytes)
+            return _proof(child, seconds)[0]
+
+    def __exit__(self, *error: object) -> None:
+        self._begun.close()
+
+
+def _proof(child: AskedChild, seconds: float) -> tuple[LoadProof, bool]:
+    """What came of loading that a child was asked for, which is ended; and whether it loaded one
+    op of each kind."""
+    try:
+        with child:
+            answer: LoadedModels = child.answer(seconds)
+    except ChildError as error:
+        before = error.last_message
+        if error.gave_up:  # the whole one takes no less memory
+            return LoadProof(f"not loaded: {error}"), False
+        is_crash = not error.is_timeout and before is not None and before.loads_written
+        defect = f"loading it: {error}" if is_crash else ""
+        return LoadProof(f"not loaded: {error}", defect), before is None or before.is_fewer
+    return _of_answer(answer), answer.is_fewer
+
+
+def _of_answer(answer: LoadedModels) -> LoadProof:
+    if not answer.written:
+        return LoadProof(LOADS)
+    if answer.given:
+        return LoadProof(f"not loaded: the model as it came doesn't load either: {answer.given}")
+    return LoadProof(f"not loaded: {answer.written}", answer.written)

@@ -1,0 +1,181 @@
+"""Reads a variable once where all who read it see the same value.
+
+Optimizers read the step's number and the learning rate anew for each variable that they update. A
+read is stateful, so TensorFlow merges none of them, and each one is a message of its own to every
+device that it is used on. Reads that no write can come before are one and the same.
+"""
+
+import copy
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphs.building.known_tensors import constant_node
+from graphs.flat_graph import FlatGraph, Origin
+from graphs.names import data_inputs, free_name, op_of, parse_input
+from rewrite.split.decision import MOST_BYTES, attr_of
+from rewrite.split.effects import (
+    _READ,
+    Variable,
+    uses_of_variables,
+    variable_of_handle,
+    written_after,
+)
+
+_PLACE = "loc:@"
+
+
+def merge_reads(flat: FlatGraph) -> FlatGraph:
+    """The step without the reads that read what an earlier one does.
+
+    Merged are reads that wait for nothing, of variables that the step never writes, or that all
+    their writes come after.
+
+    Args:
+      flat: the step with its calls opened.
+
+    Returns:
+      The step; the same object where there is nothing to merge.
+    """
+    kept_for = _kept_for(flat)
+    if not kept_for:
+        return flat
+    rows = []
+    for node, origin in zip(flat.graph_def.node, flat.origins, strict=True):
+        if node.name in kept_for:
+            continue
+        new = copy.deepcopy(node)
+        inputs = [_renamed(name, kept_for) for name in node.input]
+        data = [name for name in inputs if not name.startswith("^")]
+        new.input[:] = [*data, *dict.fromkeys(name for name in inputs if name.startswith("^"))]
+        _rename_places(new, kept_for)
+        rows.append((new, origin))
+    return with_nodes(flat, rows)
+
+
+def with_nodes(flat: FlatGraph, rows: Sequence[tuple[Any, Origin]]) -> FlatGraph:
+    """The step with other nodes, each a NodeDef and its origin."""
+    own = flat.graph_def
+    graph_def = type(own)(versions=own.versions, library=own.library)
+    graph_def.node.extend(node for node, _ in rows)
+    origins = [origin for _, origin in rows]
+    return dataclasses.replace(flat, graph_def=graph_def, origins=origins)
+
+
+def _kept_for(flat: FlatGraph) -> Mapping[str, str]:
+    """{read that is left out: the read that takes its place}."""
+    reads, writers = uses_of_variables(flat, lambda node: node.op == _READ and len(node.input) == 1)
+    several = {variable: names for variable, names in reads.items() if len(names) > 1}
+    kept_for: dict[str, str] = {}
+    for first, *others in written_after(flat, several, writers).values():
+        kept_for.update(dict.fromkeys(others, first))
+    return kept_for
+
+
+def _renamed(name: str, kept_for: Mapping[str, str]) -> str:
+    """An input that reads what is kept; a read has one output."""
+    source = parse_input(name).op
+    if source not in kept_for:
+        return name
+    return f"^{kept_for[source]}" if name.startswith("^") else kept_for[source]
+
+
+def _rename_places(node: Any, kept_for: Mapping[str, str]) -> None:
+    places: Sequence[bytes] = node.attr["_class"].list.s if "_class" in node.attr else ()
+    for i, place in enumerate(places):
+        name = place.decode().removeprefix(_PLACE)
+        if name in kept_for:
+            places[i] = f"{_PLACE}{kept_for[name]}".encode()  # type: ignore[index]
+
+
+# Gathers of a variable's rows that read a copy of it instead, where several hosts have one anyway.
+#
+# ResourceGather has to lie with its variable: all shards' rows come from one device, through one
+# network card. Where the same table is multiplied by all shards, as one is that embeds words and
+# predicts them, each host is sent the whole of it in any case, and its shards' rows can come from
+# that. Nor is it worth the while to gather a table elsewhere that fits a message.
+
+
+_GATHER = "ResourceGather"
+_PRODUCTS = frozenset("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum".split())
+
+
+def gathers_of_reads(flat: FlatGraph) -> FlatGraph:
+    """The step in which gathers read the whole table first, each with a read of its own.
+
+    Changed are those that wait for nothing, of variables that the step never writes, or that all
+    their writes come after: a read sees then what the gather does. merge_reads makes reads one.
+
+    Args:
+      flat: the step with its calls opened.
+
+    Returns:
+      The step; the same object where there is nothing to change.
+    """
+    changed = _changed(flat)
+    if not changed:
+        return flat
+    taken = set(flat.nodes)
+    rows = []
+    for node, origin in zip(flat.graph_def.node, flat.origins, strict=True):
+        new = _of_read(node, taken) if node.name in changed else [node]
+        rows += [(each, origin) for each in new]
+    return with_nodes(flat, rows)
+
+
+def _changed(flat: FlatGraph) -> set[str]:
+    """The gathers that are to read a copy."""
+    gathers, writers = uses_of_variables(
+        flat, lambda n: n.op == _GATHER and len(n.input) == 2 and not attr_of(n, "batch_dims").i
+    )
+    if not gathers:
+        return set()
+    is_sent = _small(flat) | _multiplied(flat)
+    wanted = {variable: names for variable, names in gathers.items() if variable in is_sent}
+    found = written_after(flat, wanted, writers)
+    return {name for names in found.values() for name in names}
+
+
+def _multiplied(flat: FlatGraph) -> set[Variable]:
+    """The variables whose value a product takes."""
+    reads, _ = uses_of_variables(flat, lambda node: node.op == _READ)
+    products = [node for node in flat.graph_def.node if node.op in _PRODUCTS]
+    factors = {op_of(name) for node in products for name in data_inputs(node)}
+    return {variable for variable, names in reads.items() if not factors.isdisjoint(names)}
+
+
+def _small(flat: FlatGraph) -> set[Variable]:
+    """The variables that fit a message."""
+    handles = [node for node in flat.graph_def.node if node.op == "VarHandleOp"]
+    return {variable_of_handle(node) for node in handles if _is_small(node)}
+
+
+def _is_small(handle: Any) -> bool:
+    import tensorflow as tf
+
+    shape = [dim.size for dim in handle.attr["shape"].shape.dim]
+    is_known = not handle.attr["shape"].shape.unknown_rank and min(shape, default=0) >= 0
+    size = tf.as_dtype(handle.attr["dtype"].type).size
+    return is_known and math.prod(shape) * size <= MOST_BYTES
+
+
+def _of_read(node: Any, taken: set[str]) -> list[Any]:
+    """A read, an axis and a gather in place of one gather of a variable."""
+    import numpy as np
+    import tensorflow as tf
+
+    def made(op: str, name: str, inputs: list[str]) -> Any:
+        return type(node)(op=op, name=free_name(name, taken), device=node.device, input=inputs)
+
+    read = made(_READ, f"{node.name}/table", [node.input[0]])
+    read.attr["dtype"].CopyFrom(node.attr["dtype"])
+    axis = constant_node(free_name(f"{node.name}/axis", taken), np.array(0, np.int32))
+    axis.device = node.device
+    gather = type(node)(op="GatherV2", name=node.name, device=node.device)
+    gather.input.extend([read.name, node.input[1], axis.name])
+    gather.attr["Tparams"].CopyFrom(node.attr["dtype"])
+    gather.attr["Tindices"].CopyFrom(node.attr["Tindices"])
+    gather.attr["Taxis"].type = tf.int32.as_datatype_enum
+    gather.attr["batch_dims"].i = 0
+    return [read, axis, gather]

@@ -1,0 +1,256 @@
+"""The order of reads and writes that only sizes keep, or what all shards have alike.
+
+A graph may write a variable with what is computed of the shape of something that was read from it,
+and say no more of their order. A split step has constants in the place of such numbers: nothing
+would keep the write from coming first. Nor would anything where each shard has its own copy of a
+loop or conditional that reads the variable, and the write takes a value that all copies return
+alike: it takes that of the first. Nor would a batch normalisation that is taken apart: of what it
+was given, some of its parts take less. So the order is said by a control edge before.
+"""
+
+import copy
+import functools
+import itertools
+import operator
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from graphs import op_types
+from graphs.building.frames import depth_in_conditionals, frame_stacks, loop_of
+from graphs.building.op_outputs import op_definition
+from graphs.flat_graph import FlatGraph
+from graphs.function_library import library_of
+from graphs.names import data_inputs, op_of, parse_input
+from rewrite.pass_base import RewriteError
+from rewrite.split.constant_folding import SHAPE_OPS
+from rewrite.split.decision import GRADIENTS, NORMS
+from rewrite.split.effects import NEVER_WRITE, has_effect, variable_of_handle
+from rewrite.split.functions import functions_of, waits_of_all
+from rewrite.split.reading.merge_reads import with_nodes
+from rewrite.split.split_step import SplitStep
+
+_HANDS_ON = op_types.HANDLE | op_types.MERGES
+_MAY_BE_CONSTANTS = SHAPE_OPS | {"Const"}
+"""What a split step may have another op for, which waits for nothing, as what is computed of it."""
+
+
+def with_state_order(flat: FlatGraph) -> FlatGraph:
+    """The step in which ops wait for others of one state where they might not when it is split.
+
+    Args:
+      flat: the step with its calls opened.
+
+    Returns:
+      The step; the same object where there is nothing to be said.
+    """
+    missing = _missing(flat)
+    if not missing:
+        return flat
+    rows = []
+    for node, origin in zip(flat.graph_def.node, flat.origins, strict=True):
+        new = copy.deepcopy(node) if node.name in missing else node
+        new.input.extend(f"^{op}" for op in missing.get(node.name, ()))
+        rows.append((new, origin))
+    return with_nodes(flat, rows)
+
+
+def require_state_order(flat: FlatGraph, step: SplitStep) -> None:
+    """Reads a split step: what came before a write, or after it, does so in all shards.
+
+    Args:
+      flat: the unsplit step.
+      step: the split step.
+
+    Raises:
+      RewriteError: two ops of one state may run in another order.
+    """
+    users = [names for names in _users_of_states(flat).values() if len(names) > 1]
+    names = dict.fromkeys(name for each in users for name in each)
+    ends = op_types.MERGES | op_types.ENTER | op_types.EXIT
+    writes = {
+        name
+        for name in names
+        if has_effect(flat.nodes[name], flat.library) or flat.nodes[name].op in ends
+    }
+    there = {node.name for node in step.graph_def.node}
+    ops_for = {name: [op for op in step.copies.get(name, [name]) if op in there] for name in names}
+    bit_of, bit_there = _bits(names), _bits(op for ops in ops_for.values() for op in ops)
+    before = _before(flat.graph_def, bit_of)
+    before_there = _before(step.graph_def, bit_there, is_opened=True)
+    for each in users:
+        for write, other in itertools.product([name for name in each if name in writes], each):
+            for first, then in ((write, other), (other, write)):
+                if not before[then] & bit_of[first]:
+                    continue
+                if not _may_be_first(flat.nodes[first]) or not _may_be_late(flat.nodes[then]):
+                    continue
+                for op, late in itertools.product(ops_for[first], ops_for[then]):
+                    if not before_there[late] & bit_there[op]:
+                        raise RewriteError(
+                            f"reading a split step: {late!r} may run before {op!r}, which uses "
+                            "the same variable"
+                        )
+
+
+def _missing(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
+    """{op: those of the same state that come before it in ways that splitting may cut}."""
+    users = [names for names in _users_of_states(flat).values() if len(names) > 1]
+    every = dict.fromkeys(name for names in users for name in names)
+    bit_of = _bits(every)
+    if not bit_of:
+        return {}
+    before = _before(flat.graph_def, bit_of)
+    without = _before(flat.graph_def, bit_of, is_opened=True, is_split=True)
+    results_of = _results_of(flat)
+    readers = {name for name in every if _only_reads(flat.nodes[name], flat.library)}
+    missing: dict[str, list[str]] = defaultdict(list)
+    for names in users:
+        for name in names:
+            lost = before[name] & ~without[name] if _may_be_late(flat.nodes[name]) else 0
+            for each in names if lost else ():
+                is_lost = lost & bit_of[each] and _may_be_first(flat.nodes[each])
+                if is_lost and not {name, each} <= readers:
+                    missing[name] += [each, *results_of.get(each, ())]
+    return {name: list(dict.fromkeys(ops)) for name, ops in missing.items() if ops}
+
+
+def _only_reads(node: Any, library: Mapping[str, Any]) -> bool:
+    """Whether an op surely changes no state, nor does what it hands a state on to."""
+    is_known = node.op in NEVER_WRITE or bool(functions_of(node, library))
+    return is_known and not has_effect(node, library)
+
+
+def _results_of(flat: FlatGraph) -> Mapping[str, list[str]]:
+    """{op that runs functions: the ops that hand on its results}.
+
+    Functions of TensorFlow 1 don't name their reads as what those behind a call have to wait for.
+    What waits for the results, too, comes after what they are made of.
+    """
+    results_of: dict[str, list[str]] = defaultdict(list)
+    for node in flat.graph_def.node:
+        # One that waits for more might wait for what is to wait for it.
+        source = op_of(node.input[0]) if node.op == "Identity" and len(node.input) == 1 else ""
+        if source and functions_of(flat.nodes[source], flat.library):
+            results_of[source].append(node.name)
+    return results_of
+
+
+def _users_of_states(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
+    """{op that holds a variable, table or queue: the ops that use it}.
+
+    What uses it in a conditional of TensorFlow 1 may be dead, and what does so in a loop can't
+    wait for ops outside of it, nor these for it. So for these stand the ops at the ends, too.
+    """
+    states_of: dict[str, tuple[str, ...]] = {}  # {op that hands on states: the ops that hold them}
+    users: dict[str, dict[str, None]] = defaultdict(dict)
+    holders: dict[Any, str] = {}
+    in_loop: dict[str, dict[str, None]] = defaultdict(dict)
+    for node in flat.graph_def.node:
+        data = data_inputs(node)
+        is_op = node.op not in flat.library
+        if not data and is_op and op_definition(node.op, node.name).is_stateful:
+            is_handle = node.op == "VarHandleOp"
+            key = variable_of_handle(node) if is_handle else node.name
+            states_of[node.name] = (holders.setdefault(key, node.name),)
+        states = dict.fromkeys(s for name in data for s in states_of.get(parse_input(name).op, ()))
+        if states and node.op in _HANDS_ON:
+            states_of[node.name] = tuple(states)
+        if loop := loop_of(node.name, flat.unit_of_node):
+            in_loop[loop].update(states)
+        else:
+            for state in states:
+                users[state][node.name] = None
+    return {s: list(each) for s, each in _with_ends(flat, users, in_loop).items()}
+
+
+def _with_ends(
+    flat: FlatGraph,
+    users: Mapping[str, Mapping[str, None]],
+    in_loop: Mapping[str, Mapping[str, None]],
+) -> Mapping[str, Mapping[str, None]]:
+    """The same with the Enters and Exits of loops, and the Merges of conditionals."""
+    nodes = flat.graph_def.node
+    if not any(node.op in op_types.MERGES for node in nodes):
+        return users
+    found = {state: dict(each) for state, each in users.items()}
+    states_of: dict[str, list[str]] = defaultdict(list)
+    for state, each in users.items():
+        for name in each:
+            states_of[name].append(state)
+    depth, stacks = depth_in_conditionals(nodes, flat.unit_of_node), frame_stacks(nodes)
+    inside: dict[str, dict[str, None]] = {}  # {op: states used before it, in its conditional}
+    for node in nodes:
+        name, loop = node.name, loop_of(node.name, flat.unit_of_node)
+        used = dict.fromkeys(states_of.get(name, ()))
+        for source in node.input:
+            used.update(inside.get(op_of(source), {}))
+        is_end = node.op in op_types.MERGES
+        if loop:
+            is_end = node.op in op_types.ENTER | op_types.EXIT and len(stacks[name]) == 1
+            used.update(in_loop.get(loop, {}))
+        for state in used if is_end else ():
+            found.setdefault(state, {})[name] = None
+        inside[name] = used if depth[name] > 0 and (not loop or node.op in op_types.EXIT) else {}
+    return found
+
+
+def _may_be_first(node: Any) -> bool:
+    """Whether another op of a state can wait for this one: not for what begins a loop."""
+    return node.op not in op_types.ENTER
+
+
+def _may_be_late(node: Any) -> bool:
+    """Whether it is to wait for another one: what is within does, not where it ends."""
+    return node.op not in op_types.MERGES | op_types.EXIT
+
+
+def _bits(names: Iterable[str]) -> dict[str, int]:
+    return {name: 1 << number for number, name in enumerate(dict.fromkeys(names))}
+
+
+def _before(
+    graph_def: Any, bit_of: Mapping[str, int], is_opened: bool = False, is_split: bool = False
+) -> Mapping[str, int]:
+    """{op: which of the ops with a bit surely come before it}.
+
+    Args:
+      graph_def: a step.
+      bit_of: {op: its bit}.
+      is_opened: whether functions that ops run are opened in their place.
+      is_split: whether the step will be split.
+
+    An op whose inputs all come from a branch that isn't taken does not run. None of these edges
+    passes such an op by: a Merge only surely waits for what comes before all of its inputs, and a
+    ControlTrigger for nothing.
+    """
+    before: dict[str, int] = {}
+    nodes, library = {node.name: node for node in graph_def.node}, library_of(graph_def)
+    runs_functions = {n for n, node in nodes.items() if functions_of(node, library)}
+    constants: set[str] = set()
+    for node in graph_def.node:
+        found: list[Any] = []
+        for name in waits_of_all(node) if is_opened else node.input:
+            source = parse_input(name)
+            if node.op in op_types.MERGES and nodes[source.op].op in op_types.NEXT_ITERATION:
+                continue
+            # What closes a loop comes later, and has no bits yet.
+            each = before.get(source.op, 0) | bit_of.get(source.op, 0)
+            if is_split and source.op in runs_functions and source.output >= 0:
+                each = 0  # of the first copy or known, while a control edge is from all
+            if is_split and nodes[source.op].op in NORMS | GRADIENTS and source.output > 0:
+                each = 0  # taken apart, statistics and slopes wait for less than the one op did
+            found.append(each)
+        combine = operator.and_ if node.op in op_types.MERGES else operator.or_
+        before[node.name] = functools.reduce(combine, found) if found else 0
+        if is_split and _may_be_constant(node, constants):
+            constants.add(node.name)
+        if node.op == "ControlTrigger" or node.name in constants:
+            before[node.name] = 0
+    return before
+
+
+def _may_be_constant(node: Any, constants: Set[str]) -> bool:
+    """Whether a split step may have a constant for an op, which waits for nothing."""
+    sources = [op_of(name) for name in data_inputs(node)]
+    return node.op in _MAY_BE_CONSTANTS or (bool(sources) and constants >= {*sources})

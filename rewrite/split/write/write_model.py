@@ -1,0 +1,266 @@
+"""Writes a model that holds both steps, the split one as its run and the unsplit one beside it."""
+
+import copy
+import dataclasses
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphs import op_types
+from graphs.building.op_outputs import output_names
+from graphs.errors import ModelError
+from graphs.flat_graph import FlatGraph
+from graphs.function_library import called_function, library_of, rename_references
+from graphs.host.scratch import temporary_directory
+from graphs.loading.feed_shapes import write_shapes
+from graphs.loading.saved_model_file import read_signatures
+from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
+from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
+from graphs.source_model import SourceModel, TensorSpec
+from graphs.tensor_protos import shape_proto
+from rewrite.emit import leaving_out, serialized
+from rewrite.split.functions import as_body
+from rewrite.split.split_step import SplitStep
+from rewrite.split.write.split_graph import redirect, redirect_signatures, split_beside
+from rewrite.written_signature import (
+    has_own,
+    run_name,
+    signature_call,
+    signature_map,
+    whole_signature,
+)
+
+
+def written(
+    source: SourceModel, own: Any, flat: FlatGraph, step: SplitStep, outputs: Mapping[str, str]
+) -> SourceModel:
+    """The model with both steps.
+
+    Args:
+      source: the model as it came.
+      own: its main graph.
+      flat: the unsplit step.
+      step: the split step.
+      outputs: {Identity op of both steps: the fetched tensor that it stands for}.
+    """
+    name = run_name(source)
+    call = signature_call(own, source.fetches)
+    meta_graph = copy.deepcopy(source.meta_graph_def)
+    whole: Sequence[str] = ()
+    if call is not None and source.saved_model_dir and name in source.signatures:
+        write_split_signature(meta_graph, name, call, step)
+        graph_def = meta_graph.graph_def
+    else:
+        both = split_beside(own, flat, step, outputs, source.fetches)
+        graph_def = both.graph_def
+        whole = [both.whole_tensor(fetch) for fetch in source.fetches]
+        if meta_graph is not None:
+            meta_graph.graph_def.CopyFrom(graph_def)
+            # Where a signature is made of the run, `build_saved_model` makes that one, too.
+            redirect_signatures(meta_graph, name, both.whole_tensor, has_own(source))
+    split = dataclasses.replace(
+        source,
+        graph_def=_with_shapes(graph_def, source.feeds),
+        meta_graph_def=meta_graph,
+        split_graph=None if source.saved_model_dir else graph_def,
+        whole_fetches=tuple(whole),
+        signatures=source.signatures if meta_graph is None else read_signatures(meta_graph),
+    )
+    if not source.saved_model_dir:
+        return split
+    return dataclasses.replace(split, saved_model_dir=_saved(source, meta_graph))
+
+
+def _with_shapes(graph_def: Any, feeds: Sequence[TensorSpec]) -> Any:
+    """The graph itself where its placeholders say the fed shapes already: it may be large."""
+    shape_of = {op_of(spec.tensor): spec.shape for spec in feeds if spec.shape is not None}
+    fed = [n for n in graph_def.node if n.name in shape_of and n.op in op_types.PLACEHOLDERS]
+    says = (
+        "_output_shapes" not in node.attr
+        and "shape" in node.attr
+        and node.attr["shape"].shape == shape_proto(shape_of[node.name])
+        for node in fed
+    )
+    return graph_def if all(says) else write_shapes(graph_def, feeds)
+
+
+def _saved(source: SourceModel, meta_graph: Any) -> str:
+    """A SavedModel with this MetaGraphDef, in a folder that goes with this process."""
+    folder = Path(temporary_directory(), "split")
+    ignore = leaving_out(set(SAVED_MODEL_FILES), source.saved_model_dir)
+    shutil.copytree(source.saved_model_dir, folder, ignore=ignore, copy_function=_link)
+    saved_model = copy.deepcopy(sniff(source.saved_model_dir).proto)
+    tags = set(meta_graph.meta_info_def.tags)
+    for each in saved_model.meta_graphs:
+        if set(each.meta_info_def.tags) == tags:
+            each.CopyFrom(meta_graph)
+    advice = "keep weights as variables instead of constants"
+    content = serialized(saved_model, "writing the split model", advice)
+    (folder / SAVED_MODEL_FILES[0]).write_bytes(content)
+    return str(folder)
+
+
+def _link(source: str, target: str) -> None:
+    """A link to a file that is only read."""
+    os.symlink(os.path.abspath(source), target)
+
+
+def write_split_signature(meta_graph: Any, name: str, call: Any, step: SplitStep) -> None:
+    """Makes the signature's function the split step; the unsplit one stays beside it.
+
+    Args:
+      meta_graph: the MetaGraphDef, changed in place.
+      name: of the signature.
+      call: the op of the main graph that calls the signature's function.
+      step: its fetches are the function's outputs in their order, then ops.
+    """
+    library = library_of(meta_graph.graph_def)
+    function_name = called_function(call, library)
+    assert function_name is not None
+    function = library[function_name]
+    whole = copy.deepcopy(function)
+    whole.signature.name = _whole_function(function_name, library)
+    argument_of = _argument_of(call, function)
+    known = {each.signature.name for each in meta_graph.graph_def.library.function}
+    meta_graph.graph_def.library.function.extend(
+        each for each in step.graph_def.library.function if each.signature.name not in known
+    )
+    meta_graph.graph_def.library.function.append(whole)
+    _have_others_call(meta_graph.graph_def, call.name, {function_name: whole.signature.name})
+    _write_body(function, call.name, argument_of, step, library_of(meta_graph.graph_def))
+    added = whole_signature(name, meta_graph.signature_def)
+    _add_whole_call(meta_graph, name, call, whole.signature.name, added)
+    if meta_graph.HasField("object_graph_def"):
+        _add_whole_object(
+            meta_graph.object_graph_def, name, function_name, whole.signature.name, added
+        )
+
+
+def _whole_function(function: str, library: Any) -> str:
+    """A free name; TensorFlow wants the number at the end of a function's name to stay there."""
+    stem, _, number = function.rpartition("_")
+    name = f"{stem}_whole_{number}"
+    while name in library:
+        stem += "_"
+        name = f"{stem}_whole_{number}"
+    return name
+
+
+def _have_others_call(graph_def: Any, call: str, new_names: Mapping[str, str]) -> None:
+    """Has all but one call of a function run the unsplit step: another signature's, a loop's."""
+    for node in graph_def.node:
+        if node.name != call:
+            rename_references(node, new_names)
+    for function in graph_def.library.function:
+        for node in function.node_def:
+            rename_references(node, new_names)
+
+
+def _argument_of(call: Any, function: Any) -> dict[str, str]:
+    """{op of the main graph that the call reads: the function's argument}."""
+    arguments: dict[str, str] = {}
+    data = data_inputs(call)
+    for source, argument in zip(data, function.signature.input_arg, strict=True):
+        if parse_input(source).output != 0:
+            raise ModelError(
+                f"splitting the function of {call.name!r}: it reads {source!r}, the second output "
+                "of an op outside of it; wanted a SavedModel as TensorFlow writes it; leave "
+                "--shards out"
+            )
+        arguments.setdefault(op_of(source), argument.name)
+    return arguments
+
+
+def _write_body(
+    function: Any, call: str, argument_of: dict[str, str], step: SplitStep, library: Any
+) -> None:
+    """Puts the step's ops into the function; they lose the call's name before their own."""
+    tensors = [fetch for fetch in step.fetches if ":" in fetch]
+    ops = [fetch for fetch in step.fetches if ":" not in fetch]
+    read_by = {node.name: node.input[0] for node in step.graph_def.node if node.input}
+    outputs = {op_of(fetch): with_index(read_by[op_of(fetch)]) for fetch in tensors}
+    inside = copy.deepcopy(step.graph_def)
+    kept = [node for node in inside.node if node.name not in outputs]
+    del inside.node[:]
+    inside.node.extend(kept)
+    short = _short_names(call, [node.name for node in kept if node.name not in argument_of])
+    del function.node_def[:]
+    for node in as_body(inside, argument_of, library):
+        _rename(node, short, set(argument_of.values()))
+        function.node_def.append(node)
+    nodes = {node.name: node for node in kept}
+    rets = [each.name for each in function.signature.output_arg]
+    function.ret.clear()
+    for ret, fetch in zip(rets, tensors, strict=True):
+        source = parse_input(outputs[op_of(fetch)])
+        if source.op in argument_of:
+            function.ret[ret] = argument_of[source.op]
+        else:
+            position = output_names(nodes[source.op], library)[source.output]
+            function.ret[ret] = f"{short[source.op]}:{position}"
+    function.control_ret.clear()
+    del function.signature.control_output[:]
+    for op in ops:
+        function.signature.control_output.append(short[op])
+        function.control_ret[short[op]] = short[op]
+
+
+def _short_names(call: str, names: Sequence[str]) -> dict[str, str]:
+    """{op: its name in the function}: without the call's, or its own where it has none."""
+    short = {name: name.removeprefix(f"{call}/") for name in names if name.startswith(f"{call}/")}
+    taken = set(short.values())
+    for name in names:
+        if name not in short:
+            short[name] = free_name(name, taken)
+            taken.add(short[name])
+    return short
+
+
+def _rename(node: Any, short: dict[str, str], arguments: set[str]) -> None:
+    node.name = short[node.name]
+    for i, name in enumerate(node.input):
+        if name.startswith("^"):
+            node.input[i] = f"^{short[name[1:]]}"
+        elif name not in arguments:
+            op, _, rest = name.partition(":")
+            node.input[i] = f"{short[op]}:{rest}"
+    if "_class" in node.attr:
+        places = [each.decode().removeprefix("loc:@") for each in node.attr["_class"].list.s]
+        del node.attr["_class"]
+        for place in places:
+            if place in short:  # an argument lies where its caller put it
+                node.attr["_class"].list.s.append(f"loc:@{short[place]}".encode())
+
+
+def _add_whole_call(meta_graph: Any, name: str, call: Any, function: str, added: str) -> None:
+    """Calls the unsplit step from the main graph: all but the run's signature read that call."""
+    taken = {node.name for node in meta_graph.graph_def.node}
+    own = copy.deepcopy(next(n for n in meta_graph.graph_def.node if n.name == call.name))
+    own.name = free_name(f"{added}_call", taken)
+    if "f" in own.attr:
+        own.attr["f"].func.name = function
+    else:
+        own.op = function
+    for node in meta_graph.graph_def.node:
+        redirect(node, {call.name: own.name})
+    meta_graph.graph_def.node.append(own)
+
+    def whole_tensor(tensor: str) -> str:
+        is_of_call = op_of(tensor) == call.name
+        return own.name + tensor.removeprefix(call.name) if is_of_call else tensor
+
+    redirect_signatures(meta_graph, name, whole_tensor, adds_whole=True)
+
+
+def _add_whole_object(objects: Any, name: str, function: str, whole: str, added: str) -> None:
+    """Makes the unsplit step an object beside the split one, so that TensorFlow 2 loads it."""
+    objects.concrete_functions[whole].CopyFrom(objects.concrete_functions[function])
+    signatures = signature_map(objects)
+    if signatures is not None:
+        [child] = [each for each in signatures.children if each.local_name == name]
+        own = objects.nodes.add()
+        own.CopyFrom(objects.nodes[child.node_id])
+        own.bare_concrete_function.concrete_function_name = whole
+        signatures.children.add(node_id=len(objects.nodes) - 1, local_name=added)

@@ -1,0 +1,74 @@
+"""Shards in order: activations of one at a time, and pipelines that work backward early."""
+
+import numpy as np
+import pytest
+
+from graphs.placement import Infeasible
+from tests.builders import Machine, Op, build_problem
+from tfplace.choosing.scheduling.anchors import anchors_of
+from tfplace.choosing.scheduling.list_schedules import in_flight_edges, ordered
+from tfplace.grouping.copies import shard_of_op
+from tfplace.simulation.simulator import Simulator
+
+SIZE = 100
+"""Bytes of an activation."""
+
+
+def training(num_layers, num_shards, machine, seconds=1.0):
+    """A chain of equal layers forward and backward for each shard; layer i pinned to none.
+
+    Backward takes twice as long, needs what forward made, and hands on as much.
+    """
+    ops = []
+    for layer in range(num_layers):
+        for m in range(num_shards):
+            above = (f"f{layer - 1}/shard_{m}:0",) if layer else ()
+            ops.append(Op(f"f{layer}/shard_{m}", seconds, above, (SIZE,)))
+    for layer in reversed(range(num_layers)):
+        for m in range(num_shards):
+            inputs = (f"f{layer}/shard_{m}:0",)
+            if layer + 1 < num_layers:
+                inputs += (f"b{layer + 1}/shard_{m}:0",)
+            ops.append(Op(f"b{layer}/shard_{m}", 2 * seconds, inputs, (1,)))
+    for layer in range(num_layers):
+        gradients = tuple(f"b{layer}/shard_{m}:0" for m in range(num_shards))
+        ops.append(Op(f"u{layer}", 0.001, gradients, ()))
+    return build_problem(ops, machine)
+
+
+def layer_of(name):
+    return int(name[1:].partition("/")[0])
+
+
+@pytest.mark.parametrize("num_shards", [4, 8])
+def test_one_shard_at_a_time_fits_where_all_at_once_do_not(num_shards):
+    layers = 12
+    memory = (layers + 4) * SIZE
+    problem = training(layers, num_shards, Machine(1, memory=memory, types=["GPU"]))
+    found = ordered(problem, np.zeros(problem.num_ops, dtype=np.int32))
+    assert isinstance(found.without, Infeasible)
+    assert not isinstance(found.outcome, Infeasible)
+    assert found.without.peak_bytes[0] > (num_shards - 1) * found.outcome.peak_bytes[0]
+    assert found.outcome.step_seconds == pytest.approx(found.without.step_seconds)
+
+
+@pytest.mark.parametrize("layers_each", [2, 3])
+def test_a_pipeline_has_bubble_and_peaks_of_one_forward_one_backward(layers_each):
+    stages, shards = 4, 8
+    machine = Machine(stages, bandwidth=1e9, types=["GPU"] * stages)
+    problem = training(stages * layers_each, shards, machine)
+    stage = [layer_of(name) // layers_each for name in problem.graph.op_names]
+    found = ordered(problem, np.array(stage, dtype=np.int32))
+    bubble = 1.0 - 3.0 * layers_each * shards / found.outcome.step_seconds
+    assert bubble <= 1.1 * (stages - 1) / (shards + stages - 1)
+    for number, peak in enumerate(found.outcome.peak_bytes):
+        in_flight = (stages - number) * layers_each
+        assert peak <= (in_flight + 1.1) * SIZE  # and what the stage before has sent
+    assert found.without.peak_bytes[0] >= shards * layers_each * SIZE
+
+
+def test_devices_with_one_shard_each_go_on_as_they_like():
+    problem = training(3, 2, Machine(2, types=["GPU"] * 2))
+    on = shard_of_op(problem).clip(0)
+    schedule = Simulator(problem, 1).schedule(on)
+    assert len(in_flight_edges(problem, schedule, anchors_of(problem))) == 0

@@ -1,0 +1,42 @@
+"""What the first search may take of a budget beside the real runs that follow it."""
+
+import dataclasses
+import math
+
+from tfplace.measurement.step_limits import StepLimits
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import PreparedModel
+
+FIRST_SEARCH_SHARE = 0.45
+"""Of the budget, where real runs decide: searching and measuring in turn has the rest."""
+
+
+FIRST_ROUND = StepLimits(warmup_steps=1, min_steps=5, max_steps=15, budget_seconds=15.0)
+
+
+def has_finalists(prepared: PreparedModel, options: OptimizeOptions) -> bool:
+    """Whether real runs may decide after a search in the simulator."""
+    return prepared.is_present and prepared.problem.num_devices > 1 and options.evaluator == "auto"
+
+
+def search_beside(
+    options: OptimizeOptions, seconds: float, left: float = math.inf
+) -> OptimizeOptions:
+    """The options with a shorter first search where real runs would else have too little time.
+
+    A search in 45 % of a budget takes twice the seconds off it that getting to know the machine
+    took, so that both end as if nothing had been measured, but at most half of it. Where the
+    comparison with one device would still not fit, the search gets what is left, but not less than
+    an eighth of the budget: with several numbers of shards, reading them uses up all that it gets.
+
+    Args:
+      options: with the whole budget.
+      seconds: what getting to know the machine took.
+      left: until that comparison has to begin, roughly; where that has long been over, no search
+        is short enough.
+    """
+    budget = options.budget_seconds
+    beside_rounds = max(budget - 2.0 * seconds, budget / 2.0)
+    if left > -budget / 4.0:
+        beside_rounds = min(beside_rounds, max(left, budget / 8.0))
+    return dataclasses.replace(options, budget_seconds=beside_rounds)

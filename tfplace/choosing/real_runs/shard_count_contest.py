@@ -1,0 +1,231 @@
+"""Real runs of steps split into different numbers of shards: `--shards=auto` writes the fastest.
+
+What shards gain is what a prediction misses most: small shards read all weights again, and how
+transfers and ops share a core differs from machine to machine. So numbers whose best predictions
+are close are timed side by side, data parallelism among them, and the unsplit step always.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from graphs.placement import Infeasible
+from tfplace.choosing.baselines import SINGLE, Candidate
+from tfplace.choosing.budget import FIRST_ROUND, has_finalists
+from tfplace.choosing.choose import Choice
+from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
+from tfplace.choosing.outcomes import Decided, Found
+from tfplace.choosing.real_runs.held_runs import (
+    BEGIN_SECONDS,
+    FIRST_STEPS,
+    SECONDS_PER_OP,
+    SLOWER,
+    STEP_TIMEOUT_SECONDS,
+    child_for,
+)
+from tfplace.choosing.real_runs.measured_choice import time_choice
+from tfplace.choosing.ties import TIE
+from tfplace.interruption import interruptible
+from tfplace.measurement.held_runs import HeldRuns
+from tfplace.measurement.run_measurement import measure_variants
+from tfplace.preparing.options import AUTO, OptimizeOptions
+from tfplace.preparing.prepare import PreparedModel
+from tfplace.progress import Progress
+
+CONTEST_SHARE = 0.45
+"""Of the time for real runs, at most; rounds and the comparison with given and single have the
+rest."""
+CONTEST_SECONDS = 6.0
+"""Of steps, at most, unless three of each take longer; twice as many left rounds no time."""
+CONTEST_ROUND = dataclasses.replace(FIRST_ROUND, min_steps=3)
+"""What is much slower is seen by few steps; what is near is compared afterwards."""
+CLOSE = 1.3
+"""Another number of shards is timed if its predicted step is at most so many times the best one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rival:
+    """A placement of one of the problems. Attributes: found: the problem's; candidate: of them."""
+
+    found: Found
+    candidate: Candidate
+
+    def choice(self) -> Choice:
+        """This placement as what is written; but the prediction where that or one device won."""
+        predicted = self.found.choice()
+        is_same = np.array_equal(self.candidate.device_of_op, predicted.candidate.device_of_op)
+        if is_same or self.candidate.name == SINGLE:
+            return predicted
+        return dataclasses.replace(predicted, verdict="placed", candidate=self.candidate)
+
+
+def runs_ahead(
+    prepared: PreparedModel, options: OptimizeOptions, seconds: float
+) -> contextlib.AbstractContextManager[HeldRuns | None]:
+    """A child that prepares what real runs will compare while the search goes on beside.
+
+    Preparing a large step takes as long as its runs, and a search needs but one core.
+
+    Args:
+      prepared: the unsplit step.
+      options: evaluator and number of shards.
+      seconds: until the real runs have to end.
+    """
+    if options.problem.num_shards != AUTO or not has_finalists(prepared, options):
+        return contextlib.nullcontext()
+    return child_for(prepared, max(seconds, 0.0))
+
+
+def time_beside_others(
+    found: Found,
+    others: Sequence[Found],
+    options: OptimizeOptions,
+    progress: Progress,
+    seconds: float = math.inf,
+    split_seconds: float = 0.0,
+    held: HeldRuns | None = None,
+) -> Decided:
+    """What is written after real runs: a split step only where it beats the unsplit one.
+
+    Args:
+      found: what the search found best.
+      others: for other numbers of shards, the unsplit step among them unless that is `found`.
+      options: evaluator, budget and seed.
+      progress: is told what goes on.
+      seconds: the longest that all real runs may take.
+      split_seconds: what of it a split step leaves to its proof.
+      held: where some of the runs are prepared already, if there is a child.
+    """
+    choice = found.choice()
+
+    def left(chosen: Found) -> float:
+        proving = split_seconds if chosen.prepared.split is not None else 0.0
+        return max(end - proving - time.monotonic(), 0.0)
+
+    end = time.monotonic() + seconds
+    if not others or not has_finalists(found.prepared, options):
+        return time_choice(found, options, progress, left(found), held, choice)
+    if held is not None:
+        held.process.end_after(seconds)
+    with held or child_for(found.prepared, max(seconds, 0.0)) as held:
+        limit = CONTEST_SHARE * max(seconds - split_seconds, 0.0)
+        rivals = _that_can_be_timed(_rivals(found, others), limit, held)
+        best = None
+        if len(rivals) > 2:  # between one device and another the comparison afterwards decides
+            best = _fastest(rivals, options, progress, limit, held)
+        if best is not None:
+            found, others, choice = best.found, [found, *others], best.choice()
+        held.process.end_after(left(found))
+        unsplit = [each for each in others if each.prepared.split is None and each is not found]
+        whole = next(iter(unsplit), None)
+        return time_choice(found, options, progress, left(found), held, choice, whole)
+
+
+def run_tag(prepared: PreparedModel, candidate: Candidate) -> Hashable:
+    """Tells the run of a placement apart from those of others, and of other steps."""
+    return id(prepared.source), candidate.device_of_op.tobytes()
+
+
+def _that_can_be_timed(rivals: Sequence[_Rival], seconds: float, held: HeldRuns) -> list[_Rival]:
+    """Those for which there is time: first one device and the best prediction, then by prediction.
+
+    Their order stays. Preparing a placement of a large graph takes longer than its steps.
+    """
+    left, chosen = seconds - BEGIN_SECONDS * (not held.begun), set()
+    first = [rival for rival in rivals if rival.candidate.name == SINGLE] + [rivals[0]]
+    others = sorted(rivals, key=lambda rival: rival.candidate.step_seconds)
+    for rival in [*first, *others]:
+        if id(rival) in chosen:
+            continue
+        is_begun = run_tag(rival.found.prepared, rival.candidate) in held.begun
+        left -= _seconds_to_time(rival, is_begun)
+        if left < 0.0:
+            break
+        chosen.add(id(rival))
+    return [rival for rival in rivals if id(rival) in chosen]
+
+
+def _seconds_to_time(rival: _Rival, is_begun: bool) -> float:
+    """What preparing a placement, if it was not begun before, and its steps take, roughly."""
+    num_steps = FIRST_STEPS * (not is_begun) + CONTEST_ROUND.warmup_steps + CONTEST_ROUND.min_steps
+    preparing = 0.0 if is_begun else SECONDS_PER_OP * rival.found.prepared.problem.num_ops
+    return preparing + num_steps * SLOWER * rival.candidate.step_seconds
+
+
+def _single(found: Found) -> Candidate:
+    return next(each for each in found.searched.baselines if each.name == SINGLE)
+
+
+def _rivals(found: Found, others: Sequence[Found]) -> list[_Rival]:
+    """Of each number the best prediction, and data parallelism, where they are close.
+
+    Of the unsplit step one device is always among them, and its best whatever it promises.
+    """
+    limit = CLOSE * found.choice().candidate.step_seconds
+    rivals: dict[tuple[int, bytes], _Rival] = {}
+    for each in (found, *others):
+        best = each.choice().candidate
+        evenly = [c for c in each.searched.candidates if c.name == DATA_PARALLEL]
+        near = [c for c in (best, *evenly) if c.step_seconds <= limit]
+        always = [_single(each), best] if each.prepared.split is None else []
+        for candidate in (*always, *near):
+            key = id(each), candidate.device_of_op.tobytes()
+            rivals.setdefault(key, _Rival(each, candidate))
+    return list(rivals.values())
+
+
+def _fastest(
+    rivals: Sequence[_Rival],
+    options: OptimizeOptions,
+    progress: Progress,
+    seconds: float,
+    held: HeldRuns,
+) -> _Rival | None:
+    """What ran fastest; of equals the unsplit step. None: Ctrl-C, or nothing could be timed
+    and the unsplit step is not here.
+    """
+    first = rivals[0].found.prepared
+    progress.say(f"timing {len(rivals)} placements of split and unsplit steps")
+    graphs, runs = {}, {}
+    for number, rival in enumerate(rivals):
+        prepared = rival.found.prepared
+        graphs[str(number)] = prepared.placed_run_graph(rival.candidate.device_of_op)
+        runs[str(number)] = prepared.training_run()
+    limits = dataclasses.replace(
+        CONTEST_ROUND,
+        seed=options.seed,
+        budget_seconds=min(max(seconds - BEGIN_SECONDS, 1.0), CONTEST_SECONDS),
+        prepare_timeout_seconds=min(
+            max(seconds, STEP_TIMEOUT_SECONDS), CONTEST_ROUND.prepare_timeout_seconds
+        ),
+    )
+    work = functools.partial(measure_variants, graphs, runs, first.cluster, limits, "", held)
+    with (
+        progress.working(seconds if math.isfinite(seconds) else None),
+        interruptible() as interruption,
+    ):
+        results = interruption.unless_seen(work, None)
+    if results is None:
+        return None
+    ran = [results[name] for name in graphs]
+    medians = [math.inf if isinstance(each, Infeasible) else each.median_seconds for each in ran]
+    return _least(rivals, medians)
+
+
+def _least(rivals: Sequence[_Rival], medians: Sequence[float]) -> _Rival | None:
+    """The fastest rival if it wins by more than a tie; otherwise, the unsplit step.
+
+    Where none could be timed, the unsplit step's best: its graph is the smallest, so that it may
+    still be compared with one device. None where there is no unsplit step.
+    """
+    least = min(medians)
+    if not math.isfinite(least):
+        return next((each for each in reversed(rivals) if each.found.prepared.split is None), None)
+    order = np.argsort(medians, kind="stable").tolist()
+    tied = [rivals[number] for number in order if medians[number] <= least / (1.0 - TIE)]
+    return next((each for each in tied if each.found.prepared.split is None), tied[0])

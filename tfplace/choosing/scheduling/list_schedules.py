@@ -1,0 +1,305 @@
+"""Finds an order for a placed problem: what the simulator says of several is what decides.
+
+Wanted schedules come from the simulator itself, with the ready op of the least rank started first:
+by the longest path to the end, or shard by shard. They become control edges, with variables read
+just in time; the edged problem is simulated by the rules as they are, and the best is kept if it
+is better than the placement without edges.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from graphs.graph_edges import row_starts
+from graphs.op_graph import FloatArray, IntArray
+from graphs.placement import Infeasible, Outcome
+from graphs.problem import Problem
+from tfplace.choosing.scheduling.anchors import Anchors, anchors_of
+from tfplace.choosing.scheduling.edges import (
+    NO_EDGES,
+    EdgedProblem,
+    OrderEdges,
+    order_edges,
+    with_order_edges,
+)
+from tfplace.choosing.scheduling.just_in_time_reads import late_read_edges, with_free_reads
+from tfplace.choosing.scheduling.sequence import sequence_edges
+from tfplace.grouping.copies import is_split, shard_of_op
+from tfplace.simulation.schedule import Schedule
+from tfplace.simulation.simulated import simulated
+from tfplace.simulation.simulator import Simulator
+
+Ranks = Callable[[Problem, IntArray], IntArray]
+AHEAD_SHARES = (0.0, 0.003, 0.008)
+"""How much earlier than at the last moment a variable is sent, in shares of the step's time."""
+RELAYED_SHARES = (0.02, 0.035, 0.06)
+"""The same where it is handed on from shard to shard, over several hosts: before it is needed."""
+WORTH = 1e-3
+"""A step that is shorter by less than this share is not worth edges."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ordered:
+    """A placement and the order that was found for it.
+
+    Attributes:
+      problem: without these edges.
+      edges: in the problem's own numbers; none where no order beats first come, first served.
+      device_of_op: i4[N] the placement, in the problem's own numbers.
+      outcome: what the placement takes with them.
+      without: what it takes without.
+      reads: of the edges those that hold reads back.
+      rank: i4[N] what the other edges keep to; None where there are no others.
+    """
+
+    problem: Problem
+    edges: OrderEdges
+    device_of_op: IntArray
+    outcome: Outcome
+    without: Outcome
+    reads: OrderEdges = NO_EDGES
+    rank: IntArray | None = None
+
+    def edged(self) -> EdgedProblem:
+        """The problem with these edges, made anew: of a large one it takes 0.1 GB and more."""
+        return with_order_edges(self.problem, self.edges)
+
+
+def ordered(
+    problem: Problem,
+    device_of_op: IntArray,
+    anchors: Anchors | None = None,
+    writable: Callable[[OrderEdges], OrderEdges] = lambda edges: edges,
+    more_ranks: Sequence[IntArray] = (),
+    until: float = math.inf,
+) -> Ordered:
+    """The best of several orders for a placement, first come, first served among them.
+
+    Args:
+      problem: without order edges.
+      device_of_op: i4[N] a placement that keeps to pins, kernels and colocation.
+      anchors: where edges may begin and end; None for any ops that take time.
+      writable: takes out the edges that can't be written.
+      more_ranks: i4[N] each, tried as well: what the placement was searched with.
+      until: on time.monotonic; after the first, no order is tried that would end later, if it
+        takes as long as those before.
+    """
+    anchors = anchors or anchors_of(problem)
+    without = simulated(problem, device_of_op).outcome
+    best = Ordered(problem, NO_EDGES, device_of_op, without, without)
+    if time.monotonic() >= until:
+        return best
+    ranks = [None if make is None else make(problem, device_of_op) for make in RANKS]
+    ranks += more_ranks
+    last, longest = time.monotonic(), 0.0
+    for reads, rank, proposed in _proposed(
+        problem, device_of_op, anchors, ranks, without.step_seconds
+    ):
+        if time.monotonic() >= until:
+            break
+        edges = writable(proposed)
+        edged = with_order_edges(problem, edges)
+        outcome = simulated(edged.problem, edged.renumbered(device_of_op)).outcome
+        if _is_better(outcome, best.outcome):
+            best = Ordered(problem, edges, device_of_op, outcome, without, reads, rank)
+        now = time.monotonic()
+        last, longest = now, max(longest, now - last)
+        if now + longest > until:
+            break
+    return best
+
+
+def _proposed(
+    problem: Problem,
+    device_of_op: IntArray,
+    anchors: Anchors,
+    ranks: Sequence[IntArray | None],
+    step_seconds: float,
+) -> Iterator[tuple[OrderEdges, IntArray | None, OrderEdges]]:
+    """Held reads, a rank, and the edges of both."""
+    if not np.isfinite(step_seconds):
+        return
+    is_relayed = bool(anchors.is_relay.any())
+    if is_split(problem) and not is_relayed:
+        yield from _in_flight(problem, device_of_op, anchors)
+    free = with_free_reads(problem, anchors)
+    for rank in ranks:
+        ideal = _schedule(free, device_of_op, rank)
+        for share in (None, *(RELAYED_SHARES if is_relayed else AHEAD_SHARES)):
+            reads = NO_EDGES
+            if share is not None:
+                reads = late_read_edges(problem, ideal, anchors, share * step_seconds)
+                if not len(reads):
+                    break
+            try:
+                held = with_order_edges(problem, reads)
+            except ValueError:  # reads that wait for one another through what else uses them
+                continue
+            if rank is None:
+                yield reads, None, reads
+            else:
+                sequence = _sequence(held, device_of_op, rank, anchors)
+                yield reads, rank, _joined(reads, sequence)
+    if is_split(problem) and is_relayed:
+        yield from _in_flight(problem, device_of_op, anchors)
+
+
+def _in_flight(
+    problem: Problem, device_of_op: IntArray, anchors: Anchors
+) -> Iterator[tuple[OrderEdges, IntArray | None, OrderEdges]]:
+    """Shard by shard, with no more of them begun than a pipeline needs."""
+    rank = by_shard(problem, device_of_op)
+    few = in_flight_edges(problem, _schedule(problem, device_of_op, rank), anchors)
+    if not len(few):
+        return
+    try:
+        held = with_order_edges(problem, few)
+    except ValueError:  # shards that wait for one another somewhere else
+        return
+    yield NO_EDGES, rank, _joined(few, _sequence(held, device_of_op, rank, anchors))
+
+
+def _schedule(problem: Problem, device_of_op: IntArray, rank: IntArray | None) -> Schedule:
+    """What happens if the ready op of the least rank starts first."""
+    ranked = dataclasses.replace(problem, start_rank=rank, executor=None)
+    return Simulator(ranked, num_threads=1).schedule(device_of_op)
+
+
+def _sequence(
+    held: EdgedProblem, device_of_op: IntArray, rank: IntArray, anchors: Anchors
+) -> OrderEdges:
+    """The edges that keep to the ranks while reads are held back, in the problem's own numbers."""
+    wanted = _schedule(held.problem, held.renumbered(device_of_op), held.renumbered(rank))
+    there = Anchors(*(values[held.op_at] for values in dataclasses.astuple(anchors)))
+    edges = sequence_edges(held.problem, wanted, there)
+    return OrderEdges(held.op_at[edges.before], held.op_at[edges.after])
+
+
+def _joined(one: OrderEdges, other: OrderEdges) -> OrderEdges:
+    return order_edges(
+        [*one.before.tolist(), *other.before.tolist()], [*one.after.tolist(), *other.after.tolist()]
+    )
+
+
+def _is_better(one: Outcome, other: Outcome) -> bool:
+    """Whether it fits where the other doesn't, or is clearly shorter; of two that don't fit, less
+    memory counts."""
+    one_fits, other_fits = (not isinstance(outcome, Infeasible) for outcome in (one, other))
+    if one_fits != other_fits:
+        return one_fits
+    if not one_fits:
+        return max(one.peak_bytes, default=0) < max(other.peak_bytes, default=0)
+    return one.step_seconds < other.step_seconds * (1.0 - WORTH)
+
+
+# Edges that bound how many shards a device has begun and not yet ended, as 1F1B does.
+#
+# A device that is never idle while it could work goes forward with all shards before it gets the
+# first one back, and holds the activations of all. In a pipeline of K stages the i-th, from 0, has
+# enough to do with K - i of them; a device alone with one. So a shard begins on a device only when
+# the shard that many before it has ended there.
+
+
+def in_flight_edges(problem: Problem, schedule: Schedule, anchors: Anchors) -> OrderEdges:
+    """The edges; none where no device works on several shards.
+
+    Args:
+      problem: of a split step.
+      schedule: shard by shard: its first shard says which device comes when.
+      anchors: where edges may begin and end.
+    """
+    shard, device = shard_of_op(problem), schedule.device_of_op
+    works = anchors.is_real & (shard >= 0) & (schedule.op_end > schedule.op_start)
+    if not works.any():
+        return order_edges([], [])
+    begins = {
+        here: float(schedule.op_start[works & (device == here)].min())
+        for here in np.unique(device[works]).tolist()
+    }
+    enters = works & ~_follows_its_own(problem, shard, device, works)
+    before: list[int] = []
+    after: list[int] = []
+    for here, begin in begins.items():
+        window = sum(other >= begin for other in begins.values())
+        last = _last_of_each(works & anchors.may_hold & (device == here), shard, schedule)
+        shards = sorted(last)
+        for first, then in zip(shards, shards[window:], strict=False):
+            entries = np.flatnonzero(enters & (device == here) & (shard == then))
+            same_body = anchors.body_of_op[entries] == anchors.body_of_op[last[first]]
+            before += [last[first]] * int(same_body.sum())
+            after += entries[same_body].tolist()
+    return order_edges(before, after)
+
+
+def _last_of_each(where: np.ndarray, shard: np.ndarray, schedule: Schedule) -> dict[int, int]:
+    """{shard: the op that ends last}."""
+    ops = np.flatnonzero(where)
+    ops = ops[np.argsort(schedule.op_end[ops], kind="stable")]
+    return dict(zip(shard[ops].tolist(), ops.tolist(), strict=True))
+
+
+def _follows_its_own(
+    problem: Problem, shard: np.ndarray, device: np.ndarray, works: np.ndarray
+) -> np.ndarray:
+    """bool[N]: ops behind one that works for the same shard on the same device."""
+    producer, user, _ = problem.graph.op_edges()
+    near = (shard[producer] == shard[user]) & (device[producer] == device[user])
+    producer, user = producer[near], user[near]
+    order = np.argsort(user, kind="stable")  # ops are in a topological order
+    works_here, follows = works.tolist(), [False] * problem.num_ops
+    for source, target in zip(producer[order].tolist(), user[order].tolist(), strict=True):
+        follows[target] = follows[target] or works_here[source] or follows[source]
+    return np.array(follows)
+
+
+def by_longest_path(problem: Problem, device_of_op: IntArray) -> IntArray:
+    """i4[N]: the op with the longest path to the end goes first; of equals the lowest."""
+    return _positions(-path_to_end(problem, device_of_op))
+
+
+def by_shard(problem: Problem, device_of_op: IntArray) -> IntArray:
+    """i4[N]: whole ops first, then shard by shard, the first one to its end before the next.
+
+    So a device holds the activations of one shard at a time, and a stage of a pipeline works
+    backward on a shard as soon as it can, before it goes forward with a later one (1F1B).
+    """
+    path = path_to_end(problem, device_of_op)
+    return _numbered(np.lexsort((path, shard_of_op(problem))))
+
+
+def path_to_end(problem: Problem, device_of_op: IntArray) -> FloatArray:
+    """f8[N] seconds: the longest path from an op's start to the end, with moves on idle links."""
+    graph = problem.graph
+    producer, user, moved = graph.op_edges()
+    source, target = device_of_op[producer], device_of_op[user]
+    move = np.where(
+        source == target,
+        0.0,
+        moved / problem.link_bytes_per_second[source, target]
+        + problem.link_latency[source, target],
+    )
+    by_producer = np.argsort(producer, kind="stable")
+    users, moves = user[by_producer].tolist(), move[by_producer].tolist()
+    row = row_starts(producer, graph.num_ops).tolist()
+    path = problem.op_seconds[np.arange(graph.num_ops), device_of_op].tolist()
+    for op in range(graph.num_ops - 1, -1, -1):
+        first, last = row[op], row[op + 1]
+        rest = (path[u] + m for u, m in zip(users[first:last], moves[first:last], strict=True))
+        path[op] += max(rest, default=0.0)
+    return np.array(path)
+
+
+def _positions(value: FloatArray) -> IntArray:
+    return _numbered(np.argsort(value, kind="stable"))
+
+
+def _numbered(sorted_ops: np.ndarray) -> IntArray:
+    rank = np.empty(len(sorted_ops), dtype=np.int32)
+    rank[sorted_ops] = np.arange(len(sorted_ops), dtype=np.int32)
+    return rank
+
+
+RANKS: tuple[Ranks | None, ...] = (None, by_longest_path, by_shard)

@@ -1,0 +1,241 @@
+"""An order for placements of a model: found when it is first asked for, and kept."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.building.frames import depth_in_conditionals
+from graphs.executor_model import depth_first
+from graphs.flat_graph import Origin
+from graphs.graph_view import GraphView
+from graphs.names import op_of
+from graphs.op_graph import IntArray
+from graphs.problem import Problem
+from graphs.source_model import SourceModel
+from rewrite.order.order_edges import OrderEdge, without_cycles
+from rewrite.split.effects import changes_state
+from tfplace.choosing.scheduling.anchors import Anchors, Bools, anchors_of
+from tfplace.choosing.scheduling.edges import OrderEdges
+from tfplace.choosing.scheduling.list_schedules import Ordered, ordered
+from tfplace.measurement.workers import EXECUTOR_THREADS
+from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.prepare import PreparedModel
+from tfplace.simulation.simulated import Simulated, simulated
+
+EDGES, NONE, AUTO = "edges", "none", "auto"
+MOST_KEPT = 8
+
+
+class ModelOrder:
+    """A tfplace.preparing.prepare.OrderOfPlacement: the best order that is found for each.
+
+    Attributes:
+      seconds: what finding one has taken, the last time.
+    """
+
+    def __init__(self) -> None:
+        """Has found nothing yet."""
+        self._ranks: dict[bytes, IntArray] = {}
+        # The problem is kept beside its number, so that no other one gets that number.
+        self._found: dict[tuple[int, bytes], tuple[Problem, Ordered]] = {}
+        self._anchors: tuple[Problem, Anchors] | None = None
+        self._until = math.inf
+        self.seconds = 0.0
+
+    def __call__(self, prepared: PreparedModel, device_of_op: IntArray) -> list[OrderEdge]:
+        """The edges of a placement i4[N], as the model names its ops."""
+        return origin_edges(prepared, self.ordered(prepared, device_of_op).edges)
+
+    def searched_with(self, device_of_op: IntArray, rank: IntArray) -> None:
+        """Notes the ranks i4[N] that a placement was searched with: they are tried for it, too."""
+        self._ranks[_key(device_of_op)] = rank
+
+    def end_after(self, seconds: float) -> None:
+        """From so many seconds on, no further order is tried: what is the best by then counts."""
+        self._until = time.monotonic() + seconds
+
+    def ordered(self, prepared: PreparedModel, device_of_op: IntArray) -> Ordered:
+        """A placement of the prepared model's problem with its order."""
+        own = self._ranks.get(_key(device_of_op))
+        key = (id(prepared.problem), _key(device_of_op))
+        if key not in self._found:
+            while len(self._found) >= MOST_KEPT:
+                self._found.pop(next(iter(self._found)))
+            began = time.monotonic()
+            found = ordered(
+                prepared.problem,
+                device_of_op,
+                self._anchors_of(prepared),
+                lambda edges: writable(prepared, edges),
+                () if own is None else (own,),
+                self._until,
+            )
+            self._found[key] = (prepared.problem, found)
+            self.seconds = time.monotonic() - began
+        return self._found[key][1]
+
+    def _anchors_of(self, prepared: PreparedModel) -> Anchors:
+        """Of the last problem that was asked about they are kept."""
+        problem, anchors = self._anchors or (None, None)
+        if anchors is None or problem is not prepared.problem:
+            anchors = anchors_of(prepared.problem, bodies_of(prepared), may_be_waited_for(prepared))
+            self._anchors = prepared.problem, anchors
+        return anchors
+
+
+def _key(device_of_op: IntArray) -> bytes:
+    return device_of_op.astype("int32").tobytes()
+
+
+def with_order(prepared: PreparedModel, order: str) -> PreparedModel:
+    """The prepared model; where `order` is "edges", its placements get an order, too.
+
+    One that has an order already keeps it, with what was found.
+    """
+    if order != EDGES or prepared.order is not None:
+        return prepared
+    return dataclasses.replace(prepared, order=ModelOrder())
+
+
+def wanted_order(options: ProblemOptions, is_present: bool) -> str:
+    """ "edges" or "none": what --order=auto stands for.
+
+    Who lets a step be split wants its graph changed for speed. Where the devices are present,
+    nothing has shown yet that edges gain what they are predicted to.
+    """
+    if options.order != AUTO:
+        return options.order
+    return EDGES if options.num_shards != 1 and not is_present else NONE
+
+
+def simulated_in_order(
+    prepared: PreparedModel,
+    device_of_op: IntArray,
+    without: Simulated | None = None,
+    as_run: bool = False,
+) -> Simulated:
+    """A placement simulated with the order that it gets; its ops may be renumbered then.
+
+    Args:
+      prepared: the problem, and whether its placements get an order.
+      device_of_op: i4[N].
+      without: the placement simulated without; None to do so where it is needed.
+      as_run: whether ops start depth-first, as rule 7 has it, though nothing was calibrated, and
+        as many at once as an executor has threads.
+    """
+    problem = prepared.problem
+    if isinstance(prepared.order, ModelOrder):
+        edged = prepared.order.ordered(prepared, device_of_op).edged()
+        problem, device_of_op, without = edged.problem, edged.renumbered(device_of_op), None
+    if as_run and problem.executor is None:
+        executor = depth_first(problem.graph.op_types, problem.num_devices)
+        slots = np.maximum(problem.device_slots, EXECUTOR_THREADS)
+        problem = dataclasses.replace(problem, executor=executor, device_slots=slots)
+        without = None
+    return without or simulated(problem, device_of_op)
+
+
+def order_facts(prepared: PreparedModel, device_of_op: IntArray) -> Mapping[str, Any] | None:
+    """report.json's `order`; None where no order was asked for."""
+    if not isinstance(prepared.order, ModelOrder):
+        return None
+    found = prepared.order.ordered(prepared, device_of_op)
+    names, without = prepared.problem.device_names, found.without
+    return {
+        "edges": len(found.edges),
+        "step_seconds_without": without.step_seconds,
+        "peak_bytes_without": dict(zip(names, without.peak_bytes, strict=True)),
+    }
+
+
+def bodies_of(prepared: PreparedModel) -> IntArray:
+    """i4[N]: ops with one number stand in one body, which one chain of calls leads to; else -1.
+
+    Left out are ops that may not run, since what waits for them wouldn't run either; units of
+    several nodes; what is fed; what other runs of the model run, too, since they would run what it
+    waits for; and all of a training step that is not in the model that is written.
+    """
+    flat, built = prepared.flat, prepared.built
+    body_of_op = np.full(built.graph.num_ops, -1, dtype=np.int32)
+    if prepared.source.origins is not None and prepared.source.saved_model_dir:
+        return body_of_op
+    nodes_of_op = np.bincount(built.op_of_node, minlength=built.graph.num_ops)
+    depth = depth_in_conditionals(flat.graph_def.node, flat.unit_of_node)
+    fed = {op_of(spec.tensor) for spec in flat.feeds}
+    shared = _of_other_runs(prepared.source)
+    chain_of_function: dict[str, tuple[str, ...]] = {}
+    number: dict[str, int] = {}
+    for node, origin, op in zip(
+        flat.graph_def.node, flat.origins, built.op_of_node.tolist(), strict=True
+    ):
+        is_whole = nodes_of_op[op] == 1 and flat.share_of_node.get(node.name, 1.0) == 1.0
+        if not is_whole or depth[node.name] or not origin.node or node.name in fed:
+            continue
+        if not origin.function and origin.node in shared:
+            continue
+        if chain_of_function.setdefault(origin.function, origin.calls) == origin.calls:
+            body_of_op[op] = number.setdefault(origin.function, len(number))
+    return body_of_op
+
+
+def _of_other_runs(source: SourceModel) -> set[str]:
+    """The ops of the main graph that something else than the run runs, too.
+
+    That is what an op reads that is not in the run: of another signature, of what saves or
+    initialises variables, or of the unsplit step. And what another signature returns.
+    """
+    view = GraphView(source.graph_def)
+    of_run = {op_of(fetch) for fetch in source.fetches}
+    own = view.ancestors(source.fetches)
+    others = [name for name in view.nodes if name not in own]
+    for signature in source.signatures.values():
+        returned = {op_of(spec.tensor) for spec in signature.outputs.values()}
+        others += () if returned == of_run else sorted(returned & view.nodes.keys())
+    return {*view.ancestors(others)}
+
+
+def may_be_waited_for(prepared: PreparedModel) -> Bools:
+    """bool[N]: ops that an order may let others wait for.
+
+    Who runs a part of a step that lies in the main graph, the loss alone, must not write variables
+    by it: nothing waits there for what writes one, or comes behind such a write.
+    """
+    flat, built = prepared.flat, prepared.built
+    writes: set[str] = set()
+    result = np.ones(built.graph.num_ops, dtype=bool)
+    for node, origin, op in zip(
+        flat.graph_def.node, flat.origins, built.op_of_node.tolist(), strict=True
+    ):
+        if origin.function:
+            continue
+        if any(op_of(name) in writes for name in node.input) or changes_state(node, flat.library):
+            writes.add(node.name)
+            result[op] = False
+    return result
+
+
+def origin_edges(prepared: PreparedModel, edges: OrderEdges) -> list[OrderEdge]:
+    """The edges as the model's graph and functions name their ops."""
+    node_of_op: dict[int, Origin] = dict(
+        zip(prepared.built.op_of_node.tolist(), prepared.flat.origins, strict=True)
+    )
+    pairs = zip(edges.before.tolist(), edges.after.tolist(), strict=True)
+    return [(node_of_op[before], node_of_op[after]) for before, after in pairs]
+
+
+def writable(prepared: PreparedModel, edges: OrderEdges) -> OrderEdges:
+    """The edges without those that close a cycle where calls are not opened."""
+    if not any(origin.function for origin in prepared.flat.origins):
+        return edges
+    named = origin_edges(prepared, edges)
+    kept = set(without_cycles(prepared.source.graph_def, named))
+    return _where(edges, [edge in kept for edge in named])
+
+
+def _where(edges: OrderEdges, kept: Sequence[bool]) -> OrderEdges:
+    mask = np.array(kept, dtype=bool)
+    return OrderEdges(edges.before[mask], edges.after[mask])

@@ -1,0 +1,1 @@
+"""Into how many shards a step's batch is split."""

@@ -1,0 +1,405 @@
+"""The search of `optimize --shards=auto`: numbers of shards are tried, the best is searched on.
+
+Each number begins with a short search. Those that come close to the best get a longer one, and the
+best of these all that is left: successive halving (Karnin, Koren, Somekh 2013). Reading and
+pricing a step split another way takes seconds of the same budget, so how long it will take is
+estimated before it is begun. The unsplit step is among them and needs no such time.
+"""
+
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from graphs.errors import TfplaceError
+from tfplace.algorithms.learned.training.checkpoint import Checkpoint
+from tfplace.algorithms.placers.legal import working_devices
+from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.choosing.baselines import SINGLE, Candidate, best_of
+from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
+from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
+from tfplace.choosing.find_placement import Searched, find_placement
+from tfplace.choosing.memory_limit import at_most
+from tfplace.choosing.outcomes import Found
+from tfplace.choosing.scheduling.model_order import NONE, wanted_order, with_order
+from tfplace.choosing.scheduling.search_in_order import budget_beside_order
+from tfplace.choosing.shards.background_annealing import LongSearch, Result
+from tfplace.choosing.shards.in_order import (
+    counts_that_may_fit,
+    found_in_order,
+    require_one_that_fits,
+)
+from tfplace.choosing.shards.kept_whole import ops_left_whole
+from tfplace.choosing.shards.shard_counts import (
+    NumbersFound,
+    ShardsFound,
+    first_count,
+    next_count,
+    shard_counts,
+    smaller_count,
+    why_not,
+)
+from tfplace.choosing.shards.shared_budget import TOO_LONG, ReadingTime, SharedBudget
+from tfplace.choosing.shards.split_estimate import least_steps, work_of_devices
+from tfplace.choosing.unsplit_baselines import TriedShards, Unsplit, for_all_shards
+from tfplace.interruption import interruptible
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import PreparedModel, prepare
+from tfplace.progress import Progress
+from tfplace.search.search import Limits, Stage
+from tfplace.search.trial_log import SearchResult
+from tfplace.simulation.simulated import simulated
+
+FIRST_SHARE = 0.06
+"""Of the budget, for the first search of each number of shards."""
+MOST_SHARE, FOR_EACH_DEVICE = 0.5, 0.75
+"""Shares of the budget after which no other number's first search begins, since the best number
+needs the rest; FOR_EACH_DEVICE holds for one shard a device, which is often the best."""
+PROMISING, PROMISED_SECONDS = 4.0, 30.0
+"""If one shard a device promises, by its work alone, a step that is PROMISING times faster than the
+best unsplit one, reading it may take the whole budget and PROMISED_SECONDS more: no other search
+gains as much."""
+CLOSE, SECOND_SHARE = 1.15, 0.25
+"""Within so much of the best, a number gets a second search, with this share of what is left."""
+MOST_CLOSE = 2
+BOTH_WAYS_SHARE = 0.03
+"""If reading a step some of whose ops are left whole took less of the budget, it is read with all
+ops split, too; and so is each further number, until one way is not CLOSE to the other."""
+LOOK_SHARE, MOST_LOOKS = 0.05, 2
+"""If a better unsplit step would rule a number out, the unsplit step is searched for LOOK_SHARE of
+the budget before that number is read; MOST_LOOKS times at most."""
+
+SERVED = "not tried: it serves batches of any size; split, it takes none smaller than its shards"
+
+
+class ShardSearch:
+    """One search over numbers of shards."""
+
+    def __init__(
+        self,
+        prepared: PreparedModel,
+        options: OptimizeOptions,
+        trained: Checkpoint | None,
+        progress: Progress,
+        timed_later: Callable[[PreparedModel, Candidate], None] = lambda prepared, candidate: None,
+    ) -> None:
+        """Searches nothing yet.
+
+        Args:
+          prepared: the step as it is.
+          options: limits of all together.
+          trained: what --policy names, or None.
+          progress: is told what goes on.
+          timed_later: is told, as soon as it is known, what real runs will compare.
+        """
+        self._timed_later = timed_later
+        self._numbers = NumbersFound()
+        self._whole, self._options, self._trained = prepared, options, trained
+        self._progress = progress
+        self._reading = ReadingTime(prepared.reading_seconds)
+        self._budget = SharedBudget(options)
+        self._data_parallel: DataParallel | None = None
+        self._long: LongSearch | None = None  # of the unsplit step
+        self._may_stay_whole: Collection[str] = ()
+        self._left_whole: Collection[str] = ()  # these, or none: the better way so far
+        self._is_way_known = False
+
+    def run(self, decided: Callable[[PreparedModel], None]) -> tuple[PreparedModel, Searched]:
+        """The problem and the placements of the number that is best, of equals the fewest shards.
+
+        Args:
+          decided: called with the problem that gets the last and longest search.
+        """
+        numbers = self._numbers
+        self._first(1, self._whole)
+        for baseline in numbers.unsplit.searched.baselines:
+            if baseline.name == SINGLE and math.isfinite(baseline.step_seconds):
+                self._timed_later(self._whole, baseline)
+        if numbers.is_interrupted or not numbers.is_any_known:
+            self._long = None
+        num_devices = len(working_devices(self._whole.problem))
+        if num_devices > 1 and self._whole.serves_any_batch and numbers.is_any_known:
+            for shards in shard_counts(num_devices):
+                self._skip(shards, SERVED)
+        elif num_devices > 1:
+            least = self._least_steps(shard_counts(num_devices))
+            first = first_count(work_of_devices(self._whole.problem))
+            # An unsplit step that can't come near is not searched any longer.
+            if least.get(1, 0.0) >= PROMISING * least.get(first, math.inf):
+                self._long = None
+            self._try_others(first, least)
+        if self._options.problem.order != NONE and not numbers.is_any_known:
+            self._try_in_turn()
+        best, *others = numbers.fastest_first()
+        close = [each for each in others if each.step_seconds <= best.step_seconds * CLOSE]
+        if close:
+            for each in (best, *close)[:MOST_CLOSE]:
+                self._longer(each, SECOND_SHARE)
+        winner = numbers.winner
+        decided(winner.prepared)
+        if winner.shards > 1 and (best_unsplit := numbers.unsplit.searched.best) is not None:
+            self._timed_later(self._whole, best_unsplit)
+        order = wanted_order(self._options.problem, self._whole.is_present)
+        self._longer(winner, 1.0, order)
+        told = self._told(numbers.winner)
+        return told.prepared, told.searched
+
+    def others(self) -> list[Found]:
+        """What was found for other numbers than the best, the fastest first, if it can run."""
+        winner = self._numbers.winner
+        return [
+            self._told(each)
+            for each in self._numbers.fastest_first()
+            if each is not winner and math.isfinite(each.step_seconds)
+        ]
+
+    def _told(self, tried: ShardsFound) -> Found:
+        """What was found for a number of shards, and what is told of all numbers."""
+        unsplit = None
+        if tried.shards > 1:
+            known = self._numbers.unsplit.searched
+            everything = [*known.candidates, *known.fewer]
+            unsplit = Unsplit(self._whole.problem, known.baselines, everything)
+        searched = dataclasses.replace(
+            tried.searched,
+            shards=self._numbers.told(),
+            data_parallel=self._data_parallel,
+            unsplit=unsplit,
+            beside=self._budget.beside(tried.searched.result),
+        )
+        steps_read = self._numbers.steps_read()
+        return Found(dataclasses.replace(tried.prepared, steps_read=steps_read), searched)
+
+    def _skip(self, shards: int, reason: str) -> None:
+        self._numbers.skipped.append(TriedShards(shards, reason=reason))
+
+    def _try_others(self, first: int, least: Mapping[int, float]) -> None:
+        """Tries other numbers, from the number of devices on, while there is time."""
+        num_devices, num_looks = len(working_devices(self._whole.problem)), 0
+        numbers = self._numbers
+        while not numbers.is_interrupted:
+            steps = {shards: each.step_seconds for shards, each in numbers.found.items()}
+            passed = [each.shards for each in numbers.skipped]
+            shards = next_count(num_devices, steps, passed, first)
+            if shards is None:
+                return
+            promises = shards == first and steps[1] >= PROMISING * least.get(shards, math.inf)
+            share = FOR_EACH_DEVICE if shards == first else MOST_SHARE
+            budget = self._options.budget_seconds
+            used = self._budget.elapsed
+            left = budget + PROMISED_SECONDS if promises else share * budget - used
+            hopeless = why_not(shards, steps, passed, least)
+            reason = hopeless or self._reading.too_long(shards, left)
+            if reason:
+                self._skip(shards, reason)
+                if promises:  # then the most that can be read
+                    first = max((each for each in least if 1 < each < shards), default=first)
+                elif shards == first and not hopeless:
+                    first = smaller_count(first, least)
+            elif num_looks < MOST_LOOKS and self._is_uncertain(shards, steps, passed, least):
+                num_looks += 1
+                self._look(LOOK_SHARE * self._options.budget_seconds)
+            else:
+                self._try(shards, left if promises else self._budget.left)
+
+    def _is_uncertain(
+        self,
+        shards: int,
+        steps: Mapping[int, float],
+        passed: Sequence[int],
+        least: Mapping[int, float],
+    ) -> bool:
+        """Whether a number would not be worth a try if the unsplit step came down to its bound."""
+        if self._long is None or self._options.max_trials is not None or 1 not in least:
+            return False
+        hoped = {**steps, 1: min(steps[1], least[1])}
+        return bool(why_not(shards, hoped, passed, least))
+
+    def _least_steps(self, counts: Sequence[int]) -> Mapping[int, float]:
+        """{number of shards: what its work alone takes; 1: its bound}, as far as it is known.
+
+        Nothing is where it would take longer than any number's first search may begin.
+        """
+        axes = self._options.problem.batch_axes
+
+        def work() -> Mapping[int, float]:
+            self._left_whole = self._may_stay_whole = ops_left_whole(self._whole, axes)
+            self._reading.leave_whole(len(self._left_whole) / self._whole.problem.num_ops)
+            least = least_steps(self._whole, axes, counts, self._left_whole)
+            return {**least, 1: lower_bound_seconds(self._whole.problem)} if least else {}
+
+        left = FOR_EACH_DEVICE * self._options.budget_seconds - self._budget.elapsed
+        return self._meanwhile(work, left) or {}
+
+    def _try_in_turn(self) -> None:
+        """Where nothing fits: shards one after another in order, the fewest that fit.
+
+        However long the first of them takes: without it there is nothing to search on.
+        """
+        numbers = self._numbers
+        for shards in list(numbers.found)[1:]:
+            self._put_in_order(shards)
+        counts = [
+            count for count in counts_that_may_fit(numbers.unsplit) if count not in numbers.found
+        ]
+        too_long: list[int] = []
+        for number, shards in enumerate(counts):
+            if numbers.is_any_known or numbers.is_interrupted:
+                break
+            if number and self._reading.too_long(shards, self._budget.left):
+                too_long = counts[number:]
+                break
+            numbers.skipped = [each for each in numbers.skipped if each.shards != shards]
+            self._try(shards, math.inf)
+            if shards in numbers.found:
+                self._put_in_order(shards)
+        require_one_that_fits(list(numbers.found.values()), too_long)
+
+    def _put_in_order(self, shards: int) -> None:
+        self._numbers.found[shards] = found_in_order(self._numbers.found[shards])
+
+    def _try(self, shards: int, seconds: float) -> None:
+        self._read(shards, seconds)
+        if self._may_stay_whole and shards in self._numbers.found and not self._is_way_known:
+            limits = self._options
+            is_quick = self._reading.seconds <= BOTH_WAYS_SHARE * limits.budget_seconds
+            # With a limit of trials the clock decides nothing.
+            self._is_way_known = not is_quick or limits.max_trials is not None
+            if not self._is_way_known:
+                self._compare_ways(shards)
+
+    def _compare_ways(self, shards: int) -> None:
+        """Reads a number the other way, too: which ops had better stay whole is an estimate."""
+        numbers, left_whole = self._numbers, self._left_whole
+        found = numbers.found.pop(shards)
+        self._left_whole = () if left_whole else self._may_stay_whole
+        self._read(shards, self._budget.left)
+        other = numbers.found.get(shards)
+        if other is None or found.step_seconds <= other.step_seconds:
+            numbers.skipped = [each for each in numbers.skipped if each.shards != shards]
+            if other is not None and other.searched.result.interrupted:
+                found = found.interrupted()
+            numbers.found[shards], self._left_whole = found, left_whole
+        steps = [found.step_seconds, math.inf if other is None else other.step_seconds]
+        self._is_way_known = max(steps) > min(steps) * CLOSE
+
+    def _read(self, shards: int, seconds: float) -> None:
+        """Reads the step in so many shards, in as many seconds, and searches for the first time."""
+        self._progress.say(f"splitting the step into {shards} shards and pricing their ops")
+        options = dataclasses.replace(
+            self._options.problem, num_shards=shards, left_whole=self._left_whole
+        )
+        began = time.monotonic()
+        is_timed = self._whole.costs.source != "analytic"
+        work = functools.partial(prepare, options, trace=is_timed, earlier=self._whole)
+        try:
+            prepared = self._meanwhile(work, seconds)
+        except TfplaceError as error:
+            self._skip(shards, f"can't be split so: {str(error).splitlines()[0]}")
+            return
+        self._reading.note(shards, time.monotonic() - began)
+        if prepared is None:
+            with interruptible() as interruption:
+                self._skip(shards, "not tried: interrupted" if interruption.seen else TOO_LONG)
+            return
+        limited = at_most(prepared, self._options.max_devices)
+        self._first(shards, limited)
+
+    def _is_annealed_long(self) -> bool:
+        """Whether the unsplit step's search is one annealing, that others interrupt."""
+        options = self._options
+        is_annealed = options.algorithm == "auto" and self._trained is None
+        is_simulated = options.evaluator != "measure"
+        return is_annealed and is_simulated and self._whole.problem.num_devices > 1
+
+    def _begin_long(self, baselines: Sequence[Candidate]) -> Sequence[Stage]:
+        """The unsplit step's long search, which begins with what needs no search."""
+        best = best_of(baselines)
+        start = None if best is None else best.device_of_op
+        self._long = LongSearch(self._whole, self._options.seed, start, self._left_of_long)
+        return [self._long.first_stage()]
+
+    def _meanwhile(self, work: Callable[[], Result], seconds: float) -> Result | None:
+        """What `work` returns, None after a signal or if it takes longer than so many seconds.
+
+        The unsplit step's long search goes on beside. Where trials are limited it does not: what
+        is found must not depend on the clock.
+        """
+        with self._progress.working():
+            if self._long is None or self._options.max_trials is not None:
+                with interruptible() as interruption:
+                    return interruption.unless_seen_in_time(work, None, seconds)
+            answer, result = self._long.beside(work, seconds)
+        self._note_long(result)
+        return answer
+
+    def _look(self, seconds: float) -> None:
+        """Goes on with the long search for so many seconds, on all cores."""
+        assert self._long is not None
+        end = time.monotonic() + seconds
+        with self._progress.working():
+            found = self._long.until(lambda: time.monotonic() >= end)
+        self._note_long(found)
+
+    def _left_of_long(self) -> Limits:
+        """What the unsplit step's long search would have if it were all that comes."""
+        order = wanted_order(self._options.problem, self._whole.is_present)
+        part = self._budget.part(budget_beside_order(with_order(self._whole, order), self._options))
+        return Limits(0.0) if part is None else Limits(part.budget_seconds, part.max_trials)
+
+    def _note_long(self, result: SearchResult) -> None:
+        """Takes what a piece of the long search has found."""
+        self._budget.note(1, result)
+        name = f"found by {self._options.algorithm}"
+        self._numbers.found[1] = self._numbers.unsplit.also(result, name)
+
+    def _first(self, shards: int, prepared: PreparedModel) -> None:
+        """The first search of a number, which begins with what the unsplit step's has found."""
+        known = []
+        if shards > 1 and (found := self._numbers.unsplit.searched.best) is not None:
+            projected = for_all_shards(prepared.problem, self._whole.problem, found.device_of_op)
+            outcome = simulated(prepared.problem, projected).outcome
+            known.append(Candidate("the unsplit placement, for all shards", projected, outcome))
+        limits, most = self._options, self._options.max_trials
+        options = dataclasses.replace(
+            limits,
+            budget_seconds=FIRST_SHARE * limits.budget_seconds,
+            max_trials=None if most is None else max(int(FIRST_SHARE * most), 1),
+        )
+        stages = self._begin_long if shards == 1 and self._is_annealed_long() else None
+        found_now = find_placement(
+            prepared, options, self._trained, None, self._progress, known=known, stages=stages
+        )
+        self._budget.note(shards, found_now.result)
+        self._numbers.found[shards] = ShardsFound(shards, prepared, found_now)
+        for each in found_now.baselines:
+            if each.name == DATA_PARALLEL:
+                self._data_parallel = as_data_parallel(prepared.problem, each)
+
+    def _longer(self, tried: ShardsFound, share: float, order: str = NONE) -> None:
+        """Another search of a number that was tried.
+
+        Args:
+          tried: the number.
+          share: of what is left.
+          order: the search for it that comes afterwards has its part of what is left, too.
+        """
+        if self._numbers.is_interrupted:
+            return
+        limits = budget_beside_order(with_order(tried.prepared, order), self._options)
+        options, stages = self._budget.part(limits, share), None
+        if options is None:
+            return
+        if tried.shards == 1 and self._long is not None:
+            if share < 1.0 and options.max_trials is None:
+                self._look(options.budget_seconds)
+                return
+            if share == 1.0:
+                stages = self._long.last_stages
+        earlier = tried.searched
+        searched = find_placement(
+            tried.prepared, options, self._trained, None, self._progress, earlier, stages=stages
+        )
+        self._budget.note(tried.shards, searched.result)
+        self._numbers.found[tried.shards] = dataclasses.replace(tried, searched=searched)

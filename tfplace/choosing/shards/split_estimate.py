@@ -1,0 +1,119 @@
+"""What a step takes at least in so many shards, estimated without splitting it.
+
+Reading and pricing a step in as many shards as there are devices takes time that the search of the
+unsplit one needs where splitting gains nothing. What becomes of each op is known sooner, and a
+price is a constant and a share of the batch's entries: every copy reads whole tensors in full, and
+reads and writes partial ones so. That says the work of M shards to a few percent, and no placement
+does it in less than all devices together.
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from graphs.errors import TfplaceError
+from graphs.op_graph import FloatArray, OpGraph
+from graphs.pricing.costs import kernel_seconds
+from graphs.problem import Problem
+from rewrite.split.decide.decide import Decisions
+from rewrite.split.decision import Split
+from rewrite.split.states import Partial, State, Whole
+from tfplace.algorithms.placers.legal import working_devices
+from tfplace.bounds.load_bound import best_weights, load_of
+from tfplace.bounds.relaxation import device_classes
+from tfplace.grouping.quotient import BoolArray
+from tfplace.preparing.prepare import PreparedModel, places_of_shards
+
+
+@dataclasses.dataclass(frozen=True)
+class Copies:
+    """What copies take of ops that are split.
+
+    Attributes:
+      is_split: bool[N] which ops get copies.
+      fixed: f8[N, D] seconds that each copy takes for whatever it moves in full.
+      least: f8[N, D] seconds that a copy takes at least.
+    """
+
+    is_split: BoolArray
+    fixed: FloatArray
+    least: FloatArray
+
+
+def least_steps(
+    prepared: PreparedModel,
+    batch_axes: Mapping[str, int] | None,
+    counts: Sequence[int],
+    left_whole: Collection[str] = (),
+) -> Mapping[int, float]:
+    """{number of shards: seconds}; empty where ops were timed, or the step can't be split.
+
+    Args:
+      prepared: the unsplit step.
+      batch_axes: what the user said of its inputs.
+      counts: the numbers.
+      left_whole: ops that stay one op, though they could be split.
+    """
+    if prepared.costs.source != "analytic":
+        return {}
+    try:
+        places = places_of_shards(prepared.cluster, max(counts))
+        decisions = prepared.to_split.decisions(batch_axes, places, left_whole)
+    except TfplaceError:  # reading it says why
+        return {}
+    problem = prepared.problem
+    copies, own = copies_of(prepared, decisions), problem.op_seconds
+    found = {}
+    for count in counts:
+        together = np.maximum(own + (count - 1) * copies.fixed, count * copies.least)
+        found[count] = _spread(problem, np.where(copies.is_split[:, None], together, own))
+    return found
+
+
+def copies_of(prepared: PreparedModel, decisions: Decisions) -> Copies:
+    """What each op's copies take of what it takes itself; its price is computed, not timed."""
+    graph, own = prepared.problem.graph, prepared.problem.op_seconds
+    answers = decisions.answer_of_op
+    is_split = np.array([isinstance(answers.get(name), Split) for name in graph.op_names], bool)
+    num_bytes = _bytes_in_full(graph, decisions)
+    nothing = np.zeros(len(num_bytes))
+    fixed, least = np.zeros_like(own), np.zeros_like(own)
+    for d, device in enumerate(prepared.cluster.devices):
+        launches = np.ones(len(num_bytes), bool)
+        fixed[:, d] = kernel_seconds(nothing, num_bytes, ~launches, device)
+        least[:, d] = kernel_seconds(nothing, nothing, launches, device)
+    priced = np.where(np.isfinite(own), own, 0.0)  # no copy takes longer than the whole op
+    return Copies(is_split, np.minimum(fixed, priced), np.minimum(least, priced))
+
+
+def states_of(graph: OpGraph, decisions: Decisions) -> list[State | None]:
+    """[T] of each tensor of the unsplit step in the split one; None where it has none."""
+    outputs = zip(graph.tensor_producer.tolist(), graph.tensor_output.tolist(), strict=True)
+    known = decisions.state_of_tensor
+    return [known.get(f"{graph.op_names[op]}:{output}") for op, output in outputs]
+
+
+def work_of_devices(problem: Problem) -> list[float]:
+    """[W] seconds on each working device of all ops that have a kernel on every one of them."""
+    seconds = problem.op_seconds[:, working_devices(problem)]
+    return seconds[np.isfinite(seconds).all(axis=1)].sum(axis=0).tolist()
+
+
+def _bytes_in_full(graph: OpGraph, decisions: Decisions) -> FloatArray:
+    """f8[N]: of the whole tensors that an op reads, and of the partial ones it reads or makes."""
+    states = states_of(graph, decisions)
+    is_partial = np.array([isinstance(state, Partial) for state in states], bool)
+    in_full = is_partial | np.array([isinstance(state, Whole) for state in states], bool)
+    read = np.where(in_full, graph.tensor_bytes, 0)[graph.use_tensor]
+    made = np.where(is_partial, graph.tensor_bytes, 0)
+    num_bytes = np.bincount(graph.use_op, read, graph.num_ops)
+    num_bytes += np.bincount(graph.tensor_producer, made, graph.num_ops)
+    return num_bytes.astype(np.float64)
+
+
+def _spread(problem: Problem, seconds: FloatArray) -> float:
+    """What the devices take at least for ops of f8[N, D] seconds."""
+    classes = device_classes(dataclasses.replace(problem, op_seconds=seconds))
+    everything = load_of(classes, problem.graph, np.ones(problem.num_ops, bool))
+    return best_weights(everything)[0]

@@ -1,0 +1,1 @@
+"""Proofs that a written model computes what the given one does."""

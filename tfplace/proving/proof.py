@@ -1,0 +1,314 @@
+"""The emitted model loaded again: does it compute the same, and where does it really run?"""
+
+import contextlib
+import dataclasses
+import logging
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from graphs.cluster import Cluster
+from graphs.errors import VerificationError
+from graphs.host.freed_memory import uncollected
+from graphs.host.own_network import environment
+from graphs.op_graph import IntArray
+from graphs.placement import Infeasible
+from graphs.source_model import SourceModel
+from rewrite.emit_forms import tags_of
+from rewrite.model_builder import TAGS, BuiltModel
+from rewrite.order.order_edges import OrderEdge
+from rewrite.pass_base import RewriteError
+from rewrite.prove_structure import StructureProof, prove_structure
+from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
+from rewrite.verify_messages import LOAD, RemoteTasks
+from tfplace.bounds.any_split import RangeBound, any_split_bounds
+from tfplace.interruption import Interruption, InThread, interruptible
+from tfplace.measurement.device_name import device_key
+from tfplace.measurement.step_limits import exactly
+from tfplace.measurement.trace import devices_used as devices_in
+from tfplace.measurement.trace import trace_saved_model
+from tfplace.measurement.workers import start_workers
+from tfplace.preparing.prepare import PreparedModel
+from tfplace.progress import Progress
+from tfplace.proving.run_estimate import Decision, RunEstimate, decide, estimate_run
+from tfplace.proving.split_proof import BegunProof, Written, proven_split, require_unsplit_fails
+
+_log = logging.getLogger("tfplace")
+
+
+TRACE_BEGIN_SECONDS, TRACE_SECONDS_PER_OP = 3.0, 1.2e-3
+"""What tracing the emitted model takes at least; it is not begun where less is left."""
+SPLIT_SECONDS = 10.0
+"""What comparing runs leaves to the proof of a split step."""
+LEAST_BOUND_SECONDS = 5.0
+"""The lower bound is waited for so long, also where no time is left."""
+NOT_VERIFIED = not_run("interrupted before the comparison was done")
+
+
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """What the emitted model is worth.
+
+    Attributes:
+      verified: given and emitted model compared.
+      lower_bound_seconds: of every placement; None where it was not computed.
+      any_split: bounds for every number of shards, where several were tried.
+      devices_used: {device: {"ops": n, "seconds": t}} of a traced run of the emitted model.
+      interrupted: whether something was left out for a Ctrl-C or SIGTERM.
+    """
+
+    verified: Verified
+    lower_bound_seconds: float | None
+    devices_used: Mapping[str, Mapping[str, float]]
+    interrupted: bool
+    any_split: Sequence[RangeBound] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Emitted:
+    """What was written.
+
+    Attributes:
+      device_of_op: i4[N] the placement.
+      directory: where it lies.
+      is_traced: whether to find out by a traced run which devices really work.
+      built: what was made of a model that is no SavedModel, before it was placed.
+      order: the order edges that were written.
+    """
+
+    device_of_op: IntArray
+    directory: Path
+    is_traced: bool
+    built: BuiltModel | None = None
+    order: Sequence[OrderEdge] = ()
+
+
+@uncollected()
+def prove(
+    prepared: PreparedModel,
+    emitted: Emitted,
+    begun: BegunProof,
+    wanted: str,
+    budget_seconds: float,
+    progress: Progress | None = None,
+    seconds: float = math.inf,
+) -> Proof:
+    """Compares the emitted model with the given one, and bounds what was reachable.
+
+    The structure is always proven; after Ctrl-C whatever takes long is left out.
+
+    Args:
+      prepared: the model as it came, and its problem.
+      emitted: the model that was written.
+      begun: what has begun beside writing it.
+      wanted: as for --verify.
+      budget_seconds: of the search.
+      progress: is told what goes on.
+      seconds: what may be taken by all that isn't the proof by structure, or was asked for.
+
+    Raises:
+      VerificationError: the emitted model is or computes something else.
+    """
+    progress, end = progress or Progress(), time.monotonic() + max(seconds, 0.0)
+    progress.say("proving that only devices have changed")
+    with interruptible() as interruption, progress.working():
+        structure = proven_structure(
+            prepared.source, emitted.directory, emitted.built, emitted.order
+        )
+        proving = 0.0 if prepared.split is None else SPLIT_SECONDS
+        left = end - time.monotonic() - proving
+        comparison = interruption.unless_seen(
+            lambda: _compared_run(prepared, emitted, wanted, budget_seconds, progress, left),
+            NOT_VERIFIED,
+        )
+        _require_same(comparison)
+        split = None
+        if prepared.split is not None:
+            progress.say("proving that the split step computes what the unsplit one does")
+            left = end - time.monotonic()
+            _, run = _decision(prepared, emitted, wanted, budget_seconds, left)
+            written = _written(prepared, emitted, comparison)
+            split = proven_split(
+                prepared.split, written, prepared.feeds, run, left, interruption, begun.ops
+            )
+        comparison = dataclasses.replace(
+            comparison, structure=True, structure_compared=structure.compared, split=split
+        )
+        bound, any_split = _bounds(prepared, begun.bound, interruption, end)
+        nothing: tuple[Mapping[str, Any], str] = {}, ""
+        used, failure = nothing
+        tracing = TRACE_BEGIN_SECONDS + TRACE_SECONDS_PER_OP * prepared.problem.num_ops
+        if emitted.is_traced and end - time.monotonic() >= tracing:
+            progress.say("tracing the written model: which devices really work")
+            used, failure = interruption.unless_seen(
+                lambda: devices_used(prepared, emitted.directory, max(end - time.monotonic(), 0.0)),
+                nothing,
+            )
+            comparison = dataclasses.replace(
+                comparison, fails="" if used else failure or comparison.fails
+            )
+        return Proof(comparison, bound, used, interruption.seen, any_split)
+
+
+def _written(prepared: PreparedModel, emitted: Emitted, comparison: Verified) -> Written:
+    """What the proof of a split step has to know of the files."""
+    tags = _emitted_tags(prepared.source)
+    is_loaded = any(f"({LOAD}" in name for name in comparison.compared)
+    return Written(emitted.directory, tags, is_loaded)
+
+
+def _bounds(
+    prepared: PreparedModel, begun: InThread[float | None], interruption: Interruption, end: float
+) -> tuple[float | None, Sequence[RangeBound]]:
+    """Of every placement, and for every number of shards; each in the time until `end`."""
+    bound = interruption.unless_seen_by(
+        begun, None, max(end - time.monotonic(), LEAST_BOUND_SECONDS)
+    )
+    steps = prepared.steps_read
+    if steps is None or not steps.is_priced:
+        return bound, ()
+    any_split: Sequence[RangeBound] = interruption.unless_seen_in_time(
+        lambda: any_split_bounds(steps.problems, steps.batch),
+        (),
+        max(end - time.monotonic(), LEAST_BOUND_SECONDS),
+    )
+    return bound, any_split
+
+
+def proven_structure(
+    source: SourceModel,
+    directory: Path,
+    built: BuiltModel | None = None,
+    order: Sequence[OrderEdge] = (),
+) -> StructureProof:
+    """Compares the emitted model with the given one, op by op; nothing is run.
+
+    Raises:
+      VerificationError: more than devices and this order differs.
+    """
+    as_built = None if built is None else built.saved_model
+    try:
+        return prove_structure(source, directory, as_built, order)
+    except RewriteError as error:
+        raise VerificationError(
+            f"proving that only devices have changed: {error}; nothing was written; please "
+            "report it with the model"
+        ) from error
+
+
+def _compared_run(
+    prepared: PreparedModel,
+    emitted: Emitted,
+    wanted: str,
+    budget_seconds: float,
+    progress: Progress,
+    seconds: float,
+) -> Verified:
+    """Runs both models where that was asked for, or is thought to cost little."""
+    estimate, decision = _decision(prepared, emitted, wanted, budget_seconds, seconds)
+    if decision.limits is None:
+        comparison = not_run(decision.why)
+    else:
+        progress.say("running the given and the placed model to compare what they compute")
+        comparison = verified(prepared, emitted.directory, emitted.device_of_op, decision.limits)
+    return dataclasses.replace(comparison, estimates=dataclasses.asdict(estimate))
+
+
+def _decision(
+    prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds: float, seconds: float
+) -> tuple[RunEstimate, Decision]:
+    """What running whole steps takes; whether they are run and compared, under which limits."""
+    estimate = estimate_run(prepared, emitted.device_of_op)
+    free = psutil.virtual_memory().available
+    return estimate, decide(estimate, wanted, budget_seconds, free, seconds)
+
+
+def _require_same(comparison: Verified) -> None:
+    """A placed model that computes something else is worse than none: nothing is left of it."""
+    if comparison.differing:
+        raise VerificationError(
+            "comparing the emitted model with the model as it came: found "
+            f"{len(comparison.differing)} differences, the first: {comparison.differing[0]}; "
+            "wanted equal values; nothing was written; please report it with the model"
+        )
+
+
+def verified(
+    prepared: PreparedModel, emitted: Path, device_of_op: IntArray, limits: RunLimits = NO_LIMITS
+) -> Verified:
+    """Runs the given and the emitted model on the same inputs and compares."""
+    placed = (
+        prepared.placed_run_graph(device_of_op) if prepared.source.origins is not None else None
+    )
+    with tasks_of(prepared.cluster, prepared.is_present) as tasks:
+        unsplit = None if prepared.split is None else prepared.split.given
+        return verify(prepared.source, emitted, prepared.feeds, tasks, placed, limits, unsplit)
+
+
+@contextlib.contextmanager
+def tasks_of(cluster: Cluster, is_present: bool) -> Iterator[RemoteTasks]:
+    """The cluster's tasks; workers without addresses live as long as the context."""
+    names = cluster.device_names
+    keys = [device_key(name) for name in names]
+    if not is_present or not keys[0].job:
+        yield RemoteTasks()
+        return
+    with contextlib.ExitStack() as stack:
+        addresses, network = [device.address for device in cluster.devices], dict[str, str]()
+        if not addresses[0]:
+            network = environment(os.getpid())
+            pool = stack.enter_context(start_workers(cluster.num_devices))
+            addresses = [pool.addresses[key.task] for key in keys]
+        tasks: dict[str, dict[int, str]] = {}
+        for key, address in zip(keys, addresses, strict=True):
+            tasks.setdefault(key.job, {})[key.task] = address
+        yield RemoteTasks(names[0], tasks, network)
+
+
+def devices_used(
+    prepared: PreparedModel, emitted: Path, seconds: float = math.inf
+) -> tuple[Mapping[str, Any], str]:
+    """{device: {"ops": n, "seconds": t}} from a trace of the emitted model, loaded again.
+
+    The text says why it fails, if it does for other reasons than time or memory. A training step
+    that was made for the search is not in a SavedModel that had none; its first signature is
+    traced then.
+    """
+    ends = _ends_of_emitted(prepared.source, prepared.feeds)
+    if ends is None:
+        return {}, ""
+    limits = dataclasses.replace(exactly(2, warmup_steps=2), all_seconds=seconds)
+    tags = _emitted_tags(prepared.source)
+    traces = trace_saved_model(str(emitted), tags, ends, prepared.cluster, limits)
+    if isinstance(traces, Infeasible):
+        require_unsplit_fails(prepared, emitted, tags, traces, limits)
+        _log.warning("tracing the emitted model: %s", traces.message)
+        return {}, "" if traces.reason in ("timeout", "memory") else traces.message
+    return {
+        name: {"ops": use.num_ops, "seconds": use.seconds}
+        for name, use in devices_in(traces).items()
+    }, ""
+
+
+def _ends_of_emitted(
+    source: SourceModel, feeds: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Sequence[str]] | None:
+    """What is fed and fetched."""
+    if source.origins is None or not source.saved_model_dir:
+        return feeds, source.fetches
+    for signature in source.signatures.values():
+        inputs = [spec.tensor for spec in signature.inputs.values()]
+        if all(tensor in feeds for tensor in inputs):
+            fetches = [spec.tensor for spec in signature.outputs.values()]
+            return {tensor: feeds[tensor] for tensor in inputs}, fetches
+    return None
+
+
+def _emitted_tags(source: SourceModel) -> tuple[str, ...]:
+    """The tags of the MetaGraphDef that has the run; a model that came as a graph has only one."""
+    return tuple(tags_of(source)) if source.saved_model_dir else TAGS
