@@ -1,6 +1,9 @@
-"""Splits a training step along its batch, so that its parts can be placed on different devices.
+"""Splits a training step along its batch, one part (a shard) for each device, and proves it equal.
 
-The contract, section 9 (tfplace/docs/contract.md), says what a split step is. `states` are what a
-tensor of it can be, `rules` say for each op type what becomes of an op whose inputs are in such
-states, `decide` asks them for every op of a step, `build_step` makes the new graph.
+The rooms in the order of the work, which is that of their floors: `reading` looks at the step as it
+came, `decide` says of each op whether it is split (`rules`: what one op allows), `any_batch` whether
+that holds for every batch size, `batch_norm` takes statistics of the whole batch apart, `build` makes
+the new graph, `write` puts it into the model, and `prove` checks it. Faces: `split_model.StepToSplit`
+(a step that may be split), `split_model.SplitModel`, `prove_split.prove_split`, `summary`. A tensor's
+`states` are DTensor's placements: Whole is Replicate, Sharded is Shard, Partial is Partial.
 """
