@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphs.errors import ModelError
-from graphs.op_types import REACHES_OUT
 
 _NOT_REGISTERED = re.compile(r"Op type not registered '(\w+)'")
 _REFERENCE = 100  # more than its own has the DataType number of a reference
@@ -95,53 +94,3 @@ def _sizes(node: Any, library: Mapping[str, Any]) -> dict[str, int]:
         else:
             sizes[argument.name] = 1
     return sizes
-
-
-def never_evaluated(graph_def: Any) -> Any:
-    """The graph with ops of Python's in place of those that reach out; itself where there are none.
-
-    TensorFlow evaluates stateless ops of constants while it infers shapes, which is when a model is
-    only looked at. So it would open any file that a stranger's ReadFile names.
-    """
-    bodies = [graph_def, *graph_def.library.function]
-    if not any(node.op in REACHES_OUT for body in bodies for node in _nodes(body)):
-        return graph_def
-    copy = type(graph_def)()
-    copy.CopyFrom(graph_def)
-    for body in [copy, *copy.library.function]:
-        new_names: dict[str, str] = {}
-        for node in _nodes(body):
-            if node.op in REACHES_OUT:
-                named = enumerate(output_names(node, {}))
-                new_names |= {f"{node.name}:{old}": f"{node.name}:output:{i}" for i, old in named}
-                types = [argument_types(node, {}, of_outputs) for of_outputs in (False, True)]
-                node.op = "PyFunc"
-                node.attr.clear()
-                node.attr["token"].s = b"never run"
-                for name, numbers in zip(("Tin", "Tout"), types, strict=True):
-                    node.attr[name].list.type.extend(numbers)
-        if body is not copy:
-            for node in _nodes(body):
-                node.input[:] = [new_names.get(name, name) for name in node.input]
-            for output, name in body.ret.items():
-                body.ret[output] = new_names.get(name, name)
-    return copy
-
-
-def restore_evaluated(made: Any, given: Any) -> None:
-    """Gives back, to a graph that was made of `never_evaluated(given)`, the ops of `given`."""
-    nodes = {each.name: each for each in given.node if each.op in REACHES_OUT}
-    functions = {each.signature.name: each for each in given.library.function}
-    for node in made.node:
-        if node.name in nodes:
-            node.op = nodes[node.name].op
-            node.attr.clear()
-            node.MergeFrom(type(node)(attr=nodes[node.name].attr))
-    for function in made.library.function:
-        if function.signature.name in functions:
-            function.CopyFrom(functions[function.signature.name])
-
-
-def _nodes(body: Any) -> Any:
-    """The nodes of a GraphDef or a FunctionDef."""
-    return body.node_def if hasattr(body, "node_def") else body.node

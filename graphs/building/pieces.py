@@ -28,7 +28,7 @@ from graphs.building.known_tensors import (
     narrowed,
     with_item,
 )
-from graphs.building.op_outputs import never_evaluated
+from graphs.building.never_evaluated import never_evaluated
 from graphs.building.same_shapes import ELEMENTWISE, bare
 from graphs.function_library import KEPT_WHOLE, called_function, library_of, reached_functions
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphs.building.op_outputs import never_evaluated, restore_evaluated
+from graphs.building.never_evaluated import never_evaluated, restore_evaluated
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.function_library import library_of

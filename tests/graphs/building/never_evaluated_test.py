@@ -1,12 +1,13 @@
 """What a model that is only looked at may not do: open files that its ops name."""
 
+import resource
 import shutil
 
 import pytest
 import tensorflow as tf
 
 from graphs.building.flatten import flatten
-from graphs.building.op_outputs import never_evaluated, restore_evaluated
+from graphs.building.never_evaluated import never_evaluated, restore_evaluated
 from graphs.building.shapes import infer
 from graphs.source_model import TensorSpec
 
@@ -60,3 +61,39 @@ def test_ops_come_back():
         tf.import_graph_def(made)
     restore_evaluated(made, given)
     assert made == given
+
+
+def _fill(count):
+    return tf.raw_ops.Fill(dims=tf.raw_ops.AddV2(x=count, y=[0]), value=2)
+
+
+def _broadcast(count):
+    column = tf.raw_ops.Fill(dims=tf.concat([count, [1]], 0), value=1)
+    return tf.reshape(column + tf.transpose(column), [-1])
+
+
+def _filled_in_function(count):
+    return tf.function(_fill, autograph=False)(count)
+
+
+@pytest.mark.parametrize("large", [_fill, _broadcast, _filled_in_function])
+@pytest.mark.parametrize("count", [3, 40_000_000])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_no_large_constant_is_made_where_shapes_are_inferred(monkeypatch, large, count, is_whole):
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [4], name="x")
+        size = v1.placeholder_with_default([3], [1], name="count")
+        tf.identity(tf.reshape(x, large(size)[:2]), name="y")
+    graph_def = graph.as_graph_def()
+    for node in graph_def.node:
+        if node.name == "count":  # after TensorFlow, which makes the graph, has inferred its shapes
+            node.op, node.input[:] = "Const", []
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto([count]))
+            del node.attr["shape"]
+    for function in graph_def.library.function:
+        function.attr["_noinline"].b = is_whole
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shape = infer(flatten(graph_def, [TensorSpec("x:0", "float32", (4,))], ["y:0"])).shape("y:0")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+    known = count == 3 and not (is_whole and large is _filled_in_function)
+    assert shape == ((2, 2) if known else None)
