@@ -68,13 +68,23 @@ def argument_types(node: Any, library: Mapping[str, Any], of_outputs: bool = Fal
     types: list[int] = []
     for argument in signature.output_arg if of_outputs else signature.input_arg:
         if argument.type_list_attr:
-            types.extend(node.attr[argument.type_list_attr].list.type)
+            types.extend(_attr(node, signature, argument.type_list_attr).list.type)
             continue
-        one = node.attr[argument.type_attr].type if argument.type_attr else argument.type
+        given = argument.type_attr
+        one = _attr(node, signature, given).type if given else argument.type
         if argument.is_ref:
             one += _REFERENCE * (one < _REFERENCE)
-        types.extend([one] * (node.attr[argument.number_attr].i if argument.number_attr else 1))
+        count = argument.number_attr
+        types.extend([one] * (_attr(node, signature, count).i if count else 1))
     return types
+
+
+def _attr(node: Any, signature: Any, name: str) -> Any:
+    """An attribute, or its default where a NodeDef leaves it out; the node stays as it is."""
+    if name in node.attr:
+        return node.attr[name]
+    defaults = (each.default_value for each in signature.attr if each.name == name)
+    return next(defaults, type(node)().attr[name])
 
 
 def _signature(node: Any, library: Mapping[str, Any]) -> Any:

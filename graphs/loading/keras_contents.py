@@ -5,7 +5,11 @@ those of any module, and those of its own and of TensorFlow's that read and writ
 """
 
 import builtins
+import contextlib
+import functools
+import inspect
 import json
+import math
 import os
 import re
 import sys
@@ -32,7 +36,8 @@ _OF_TENSORS = re.compile(
     r"ragged|random|sets|signal|sparse|strings)\.[\w.]*|\w*)$"
 )
 _ON_FILES = re.compile(r"file|py_func|numpy_func|load|save|restore|import|print|read|write", re.I)
-_LEAST_BYTES, _MOST_TIMES = 1 << 26, 10
+_LEAST_BYTES, _MOST_TIMES, _BYTES_OF_NUMBER = 1 << 26, 10, 4
+TOO_MANY_WEIGHTS = "its layers have many times more weights than its file holds"
 
 
 class UnsafeError(Exception):
@@ -140,28 +145,62 @@ def require_own_weights(file: Any, num_bytes: int) -> None:
     """Raises UnsafeError where an HDF5 file's arrays lie in other files, or are much larger.
 
     Args:
-      file: an open h5py.File.
+      file: a path or an open binary file; what is no HDF5 file is left to Keras.
       num_bytes: of the file.
     """
     import h5py
 
-    size, waiting, seen = 0, [file], set()
-    while waiting:
-        group = waiting.pop()
-        for name in group:
-            if isinstance(group.get(name, getlink=True), h5py.ExternalLink):
-                raise UnsafeError(f"its array {name!r} is a link to another file")
-            each = group.get(name)
-            if each is None or (address := h5py.h5o.get_info(each.id).addr) in seen:
-                continue  # a link to nothing, or a second one
-            seen.add(address)
-            if isinstance(each, h5py.Group):
-                waiting.append(each)
-            if isinstance(each, h5py.Dataset):
-                if each.external or each.is_virtual:
-                    raise UnsafeError(f"its array {name!r} lies in another file")
-                size += each.nbytes
-    _require_size(size, num_bytes)
+    size, seen = 0, set()
+    with contextlib.suppress(OSError), h5py.File(file, "r") as opened:
+        waiting = [opened]
+        while waiting:
+            group = waiting.pop()
+            for name in group:
+                if isinstance(group.get(name, getlink=True), h5py.ExternalLink):
+                    raise UnsafeError(f"its array {name!r} is a link to another file")
+                each = group.get(name)
+                if each is None or (address := h5py.h5o.get_info(each.id).addr) in seen:
+                    continue  # a link to nothing, or a second one
+                seen.add(address)
+                if isinstance(each, h5py.Group):
+                    waiting.append(each)
+                if isinstance(each, h5py.Dataset):
+                    if each.external or each.is_virtual:
+                        raise UnsafeError(f"its array {name!r} lies in another file")
+                    size += each.nbytes
+        _require_size(size, num_bytes)
+
+
+@contextlib.contextmanager
+def limited_weights(framework: Any, num_bytes: int) -> Iterator[None]:
+    """Within it, layers raise UnsafeError before they make more weights than a file can hold.
+
+    Keras makes all weights of a model before it reads them, and a file holds all of them. So Keras
+    has not written a short one with a Dense(10**10).
+
+    Args:
+      framework: Keras 3 or tf_keras.
+      num_bytes: of the file.
+    """
+    left = _LEAST_BYTES + _MOST_TIMES * num_bytes
+    layer, add_weight = framework.layers.Layer, framework.layers.Layer.add_weight
+    signature = inspect.signature(add_weight)
+
+    @functools.wraps(add_weight)
+    def counted(*args: Any, **keywords: Any) -> Any:
+        nonlocal left
+        shape = signature.bind(*args, **keywords).arguments.get("shape") or ()
+        sizes = [size for size in tuple(shape) if isinstance(size, int)]
+        left -= _BYTES_OF_NUMBER * math.prod(sizes)
+        if left < 0:
+            raise UnsafeError(TOO_MANY_WEIGHTS)
+        return add_weight(*args, **keywords)
+
+    layer.add_weight = counted
+    try:
+        yield
+    finally:
+        layer.add_weight = add_weight
 
 
 def _require_size(size: int, num_bytes: int) -> None:

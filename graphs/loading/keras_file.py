@@ -13,7 +13,9 @@ from typing import Any
 from graphs.errors import ModelError
 from graphs.host.scratch import temporary_directory
 from graphs.loading.keras_contents import (
+    TOO_MANY_WEIGHTS,
     UnsafeError,
+    limited_weights,
     member_text,
     parsed,
     require_harmless,
@@ -67,7 +69,7 @@ def export_keras(file: ModelFile) -> Exported:
         except Exception as error:  # what Keras raises depends on the layers in the file
             first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
             errors.append(f"{loader.__name__.strip('_')}: {first_line[:300]}")
-            if "safe_mode" in str(error):  # the other one may not know what is unsafe
+            if "safe_mode" in str(error) or TOO_MANY_WEIGHTS in str(error):  # for the other, too
                 break
     raise ModelError(
         f"reading model {file.path!r}: Keras can't load it ({'; '.join(errors)}); if it has layers "
@@ -87,10 +89,10 @@ def _read_config(file: ModelFile) -> Any:
                 version = metadata.get("keras_version", "") if is_versioned else ""
                 for name in archive.namelist():
                     if name.endswith(".h5"):
-                        weights = member_text(archive, name)
-                        _require_own_weights(io.BytesIO(weights), len(weights))
+                        with archive.open(name) as weights:
+                            require_own_weights(weights, os.path.getsize(file.path))
         else:
-            _require_own_weights(file.path, os.path.getsize(file.path))
+            require_own_weights(file.path, os.path.getsize(file.path))
             config, version, training = _read_hdf5_config(file.path)
     except _DAMAGED as error:
         raise ModelError(
@@ -117,14 +119,6 @@ def _read_hdf5_config(path: str) -> tuple[Any, str, Any]:
     return parsed(config), str(version), training
 
 
-def _require_own_weights(file: Any, num_bytes: int) -> None:
-    """As `require_own_weights`, of a path or a file; what is no HDF5 file is left to Keras."""
-    import h5py
-
-    with contextlib.suppress(OSError), h5py.File(file, "r") as opened:
-        require_own_weights(opened, num_bytes)
-
-
 def _loaders(config: Any) -> list[Any]:
     """The exporters of Keras 3 and tf_keras; the one that wrote the file comes first."""
     if config["keras_version"].startswith(_WRITTEN_BY_TF_KERAS):
@@ -146,7 +140,8 @@ def _keras(path: str, directory: str, training: Any) -> tuple[str, ...]:
         raise ValueError("KERAS_BACKEND is not tensorflow; set it so")
 
     def load(compiled: bool) -> Any:
-        return keras.saving.load_model(_named(path), compile=compiled, safe_mode=True)
+        with limited_weights(keras, os.path.getsize(path)):
+            return keras.saving.load_model(_named(path), compile=compiled, safe_mode=True)
 
     notes = _trained(load, keras, training, directory) if training else ()
     if not os.path.isdir(directory):
@@ -158,7 +153,8 @@ def _tf_keras(path: str, directory: str, training: Any) -> tuple[str, ...]:
     import tf_keras
 
     def load(compiled: bool) -> Any:
-        return tf_keras.models.load_model(_named(path), compile=compiled, safe_mode=True)
+        with limited_weights(tf_keras, os.path.getsize(path)):
+            return tf_keras.models.load_model(_named(path), compile=compiled, safe_mode=True)
 
     notes = _trained(load, tf_keras, training, directory) if training else ()
     if not os.path.isdir(directory):

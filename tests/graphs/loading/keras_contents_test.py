@@ -6,14 +6,17 @@ import zipfile
 from pathlib import Path
 
 import h5py
+import keras
 import numpy as np
 import pytest
+import tf_keras
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphs.errors import ModelError
 from graphs.loading.keras_contents import (
     UnsafeError,
+    limited_weights,
     member_text,
     parsed,
     require_harmless,
@@ -123,8 +126,20 @@ def test_weights_of_other_files_or_of_no_bytes_are_refused(tmp_path, write):
         file["honest"] = np.ones(4)
         file["again"] = file["/"]  # a circle
         write(file, str(tmp_path / "other"))
-    with h5py.File(path) as file, pytest.raises(UnsafeError):
-        require_own_weights(file, path.stat().st_size)
+    with pytest.raises(UnsafeError):
+        require_own_weights(path, path.stat().st_size)
+
+
+@pytest.mark.parametrize("framework", [keras, tf_keras])
+def test_layers_make_no_more_weights_than_a_file_can_hold(framework):
+    add_weight = framework.layers.Layer.add_weight
+    with limited_weights(framework, 100):
+        framework.Sequential([framework.Input([4]), framework.layers.Dense(3)])
+        with pytest.raises(UnsafeError, match="many times more weights"):
+            framework.layers.Dense(10**10).build([None, 4])
+        with pytest.raises(UnsafeError):
+            framework.layers.Embedding(10**6, 10**5).build([None])
+    assert framework.layers.Layer.add_weight is add_weight
 
 
 @pytest.mark.parametrize(
