@@ -20,6 +20,7 @@ setup(
     ),
     package_data={
         "tfplace": ["py.typed"],
+        "tfplace.commands": ["*.json"],
         "tfplace.docs": [
             "*.md",
             "decisions/*.md",
