@@ -1,7 +1,6 @@
 """Finds where TensorFlow would put each op of the model as it came: the given placement."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from graphs.flat_graph import FlatGraph, Origin
 from graphs.host.did_you_mean import did_you_mean
 from graphs.op_graph import IntArray
 from graphs.pricing.costs import Costs
+from graphs.protos import GraphDef
 
 
 def given_placement(
@@ -79,7 +79,7 @@ def kept_devices(flat: FlatGraph, built: BuiltGraph, costs: Costs, cluster: Clus
 
 
 def kept_beside_the_run(
-    graph_def: Any, flat: FlatGraph, device_names: Sequence[str]
+    graph_def: GraphDef, flat: FlatGraph, device_names: Sequence[str]
 ) -> dict[Origin, str]:
     """{op: device} of the ops with a device string that the run does not need or a unit holds.
 

@@ -15,10 +15,11 @@ from graphs.function_library import reached_functions
 from graphs.graph_view import GraphView
 from graphs.names import data_inputs, op_of
 from graphs.op_types import PYTHON, WRITES, WRITES_AND_HANDS_ON
+from graphs.protos import GraphDef, MetaGraphDef, NodeDef
 from graphs.source_model import SourceModel
 
 
-def without_effects(graph_def: Any) -> Any:
+def without_effects(graph_def: GraphDef) -> Any:
     """The graph, in which nothing acts outside of the process; itself where nothing does.
 
     Args:
@@ -55,7 +56,7 @@ def left_out_sentence(ops: Mapping[str, int]) -> str:
     return types and f"left out of tfplace's own runs: {types} ({they_act} outside of the program)"
 
 
-def acts_when_loaded(meta_graph: Any) -> bool:
+def acts_when_loaded(meta_graph: MetaGraphDef) -> bool:
     """Whether a model's signatures or its loading may act outside of the process.
 
     What only the saver reaches does not count: nothing of ours saves.
@@ -71,7 +72,7 @@ def acts_when_loaded(meta_graph: Any) -> bool:
     return any(map(_acting, (main, *bodies)))
 
 
-def acts_outside(node: Any) -> bool:
+def acts_outside(node: NodeDef) -> bool:
     """Whether an op may act outside of the process, by itself.
 
     What Python returns is known to no other process: such an op fails there, and stays.
@@ -81,14 +82,14 @@ def acts_outside(node: Any) -> bool:
     return node.op in WRITES or node.op in WRITES_AND_HANDS_ON
 
 
-def _bodies(graph_def: Any) -> Iterator[tuple[Any, str]]:
+def _bodies(graph_def: GraphDef) -> Iterator[tuple[Any, str]]:
     """The main graph's NodeDefs, those of each function, and what follows an op in an input."""
     yield graph_def.node, ""
     for function in graph_def.library.function:
         yield function.node_def, ":output:0"
 
 
-def _acting(nodes: Iterable[Any]) -> list[Any]:
+def _acting(nodes: Iterable[NodeDef]) -> list[Any]:
     """Those of a body's NodeDefs that act outside of the process."""
     found = [node for node in nodes if acts_outside(node)]
     caches = {op_of(node.input[1]) for node in found if node.op.startswith("Cache")}
@@ -100,7 +101,7 @@ def _acting(nodes: Iterable[Any]) -> list[Any]:
     return [n for n in found if n.op[:5] != "Cache" or op_of(n.input[1]) not in in_memory]
 
 
-def _only_read(node: Any, names: set[str], end: str) -> list[Any]:
+def _only_read(node: NodeDef, names: set[str], end: str) -> list[Any]:
     """Has an op without outputs read what it has read, and no more; returns a constant for that.
 
     Args:
@@ -127,7 +128,7 @@ def _only_read(node: Any, names: set[str], end: str) -> list[Any]:
     return [true]
 
 
-def _hand_on(node: Any) -> None:
+def _hand_on(node: NodeDef) -> None:
     """Has an op whose output is its first input only hand that on."""
     is_data = "Dataset" in node.op
     kept = ("output_types", "output_shapes") if is_data else ("T",)
@@ -135,7 +136,7 @@ def _hand_on(node: Any) -> None:
     _become(node, "NonSerializableDataset" if is_data else "Identity", inputs, kept)
 
 
-def _become(node: Any, op_type: str, inputs: Sequence[str], kept: Sequence[str] = ()) -> None:
+def _become(node: NodeDef, op_type: str, inputs: Sequence[str], kept: Sequence[str] = ()) -> None:
     """Makes it another op of the same name, device and colocation."""
     node.op = op_type
     del node.input[:]

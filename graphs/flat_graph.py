@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from graphs.function_library import library_of
+from graphs.protos import GraphDef
 from graphs.source_model import TensorSpec
 
 
@@ -45,7 +46,7 @@ class FlatGraph:
       opened: {opened conditional: a sentence that says how it counts}.
     """
 
-    graph_def: Any
+    graph_def: GraphDef
     origins: Sequence[Origin]
     feeds: Sequence[TensorSpec]
     fetches: Sequence[str]

@@ -5,6 +5,7 @@ from typing import Any
 
 from graphs.errors import ModelError
 from graphs.op_types import CALLS, CONDITIONALS
+from graphs.protos import FunctionDef, GraphDef, NodeDef
 
 MAX_CALL_DEPTH = 200
 MAX_OPS = 5_000_000
@@ -17,18 +18,18 @@ KEPT_WHOLE = {
 }
 
 
-def library_of(graph_def: Any) -> dict[str, Any]:
+def library_of(graph_def: GraphDef) -> dict[str, Any]:
     """{name: FunctionDef} of all functions that a GraphDef defines."""
     return {function.signature.name: function for function in graph_def.library.function}
 
 
-def called_function(node: Any, library: Mapping[str, Any]) -> str | None:
+def called_function(node: NodeDef, library: Mapping[str, FunctionDef]) -> str | None:
     """The function of the library that a node calls; None where it calls none."""
     name = node.attr["f"].func.name if node.op in CALLS else node.op
     return name if name in library else None
 
 
-def rename_references(node: Any, new_names: Mapping[str, str]) -> bool:
+def rename_references(node: NodeDef, new_names: Mapping[str, str]) -> bool:
     """Renames in place the functions that a node names; returns whether any name changed."""
     changed = False
     if new_names.get(node.op, node.op) != node.op:
@@ -44,7 +45,7 @@ def rename_references(node: Any, new_names: Mapping[str, str]) -> bool:
     return changed
 
 
-def kept_whole(node: Any, function: Any) -> str:
+def kept_whole(node: NodeDef, function: FunctionDef) -> str:
     """Why a call stays one unit; empty for calls that are opened.
 
     TensorFlow never opens calls with these attributes: XLA compiles the whole function; a
@@ -57,7 +58,7 @@ def kept_whole(node: Any, function: Any) -> str:
     return ""
 
 
-def named_functions(node: Any) -> Iterator[str]:
+def named_functions(node: NodeDef) -> Iterator[str]:
     """The functions that a node's attributes name, also those that are not defined."""
     for _, value in sorted(node.attr.items()):  # a proto map has another order in each process
         kind = value.WhichOneof("value")
@@ -67,7 +68,9 @@ def named_functions(node: Any) -> Iterator[str]:
             yield from (function.name for function in value.list.func)
 
 
-def referred_functions(nodes: Iterable[Any], library: Mapping[str, Any]) -> Iterator[str]:
+def referred_functions(
+    nodes: Iterable[NodeDef], library: Mapping[str, FunctionDef]
+) -> Iterator[str]:
     """The functions of the library that nodes name: as their op or in an attribute."""
     for node in nodes if library else ():
         if node.op in library:
@@ -75,7 +78,7 @@ def referred_functions(nodes: Iterable[Any], library: Mapping[str, Any]) -> Iter
         yield from (name for name in named_functions(node) if name in library)
 
 
-def require_bounded(nodes: Iterable[Any], library: Mapping[str, Any]) -> None:
+def require_bounded(nodes: Iterable[NodeDef], library: Mapping[str, FunctionDef]) -> None:
     """Looks at all calls without opening one; a function that calls itself is no matter here.
 
     Raises:
@@ -107,7 +110,7 @@ def require_bounded(nodes: Iterable[Any], library: Mapping[str, Any]) -> None:
             )
 
 
-def callees(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int]]:
+def callees(node: NodeDef, library: Mapping[str, FunctionDef]) -> list[tuple[str, int]]:
     """(function, the input at which its arguments begin) of each function that a node runs.
 
     The first input of a conditional is its condition and not an argument.
@@ -116,7 +119,7 @@ def callees(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int]]:
     return [(name, first) for name in referred_functions([node], library)]
 
 
-def reached_functions(nodes: Iterable[Any], library: Mapping[str, Any]) -> list[str]:
+def reached_functions(nodes: Iterable[NodeDef], library: Mapping[str, FunctionDef]) -> list[str]:
     """The functions that nodes refer to and that these refer to in turn, each once."""
     pending = list(referred_functions(nodes, library))
     reached: dict[str, None] = {}

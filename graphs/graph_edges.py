@@ -3,12 +3,12 @@
 import dataclasses
 import functools
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 
 from graphs.names import parse_input
 from graphs.op_graph import IntArray, LongArray
+from graphs.protos import NodeDef
 
 _MOST_OUTPUTS = 1 << 31
 
@@ -35,7 +35,7 @@ class GraphEdges:
         return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
 
 
-def edges_of(nodes: Sequence[Any]) -> GraphEdges:
+def edges_of(nodes: Sequence[NodeDef]) -> GraphEdges:
     """The edges between NodeDefs of one graph or body."""
     return edges_between([node.name for node in nodes], [node.input for node in nodes])
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,16 +13,17 @@ from graphs.function_library import library_of
 from graphs.graph_edges import edges_of
 from graphs.host.did_you_mean import nearest
 from graphs.names import op_of, source_of
+from graphs.protos import FunctionDef, GraphDef, NodeDef
 
 
 class GraphView:
     """Look-ups in one GraphDef, which must not change while this lives."""
 
-    def __init__(self, graph_def: Any):
+    def __init__(self, graph_def: GraphDef):
         """Raises ModelError where two ops have one name or an input does not exist."""
         self.graph_def = graph_def
-        self.nodes: Mapping[str, Any] = {node.name: node for node in graph_def.node}
-        self.library: Mapping[str, Any] = library_of(graph_def)
+        self.nodes: Mapping[str, NodeDef] = {node.name: node for node in graph_def.node}
+        self.library: Mapping[str, FunctionDef] = library_of(graph_def)
         if len(self.nodes) < len(graph_def.node):
             raise ModelError(
                 "reading the graph: two ops have the same name; names must be unique, "

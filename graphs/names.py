@@ -6,7 +6,9 @@ In the main graph an input is "op" (output 0), "op:1" or "^op" (control). In a f
 
 import re
 from collections.abc import Collection, Container, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from graphs.protos import NodeDef
 
 SHARD = re.compile(r"/shard_(\d+)_*(?=/|$)")
 """What a name has if its op is a copy for a shard (the contract, section 9): the copy of `a/b` for
@@ -86,12 +88,12 @@ def with_index(tensor: str) -> str:
     return tensor if ":" in tensor else f"{tensor}:0"
 
 
-def data_inputs(node: Any) -> list[str]:
+def data_inputs(node: NodeDef) -> list[str]:
     """The inputs of a NodeDef that are tensors, in order."""
     return [name for name in node.input if name[:1] != "^"]  # asked for of every op, often
 
 
-def source_of(tensor: str, nodes: Mapping[str, Any], through: Collection[str]) -> str:
+def source_of(tensor: str, nodes: Mapping[str, NodeDef], through: Collection[str]) -> str:
     """The tensor that a tensor comes from, through ops of types that pass their first input on.
 
     `tensor` is an input as a NodeDef has it, `nodes` are those of its graph or function body, and

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.names import op_of, with_index
+from graphs.protos import Session
 from graphs.source_model import Initialization, Variable
 
 ASSIGN_SCOPE = "tfplace_assign"
@@ -18,7 +19,9 @@ ASSIGN_SCOPE = "tfplace_assign"
 _RANDOM_SCALE = 0.05
 
 
-def initialize(session: Any, initialization: Initialization, variables: Sequence[Variable]) -> None:
+def initialize(
+    session: Session, initialization: Initialization, variables: Sequence[Variable]
+) -> None:
     """Runs the init ops, restores the checkpoint, and gives the others their starting values.
 
     Args:
@@ -88,7 +91,7 @@ def assigned(variable: Any, value: Any) -> Any:
     return tf.raw_ops.Assign(ref=variable, value=value, validate_shape=False).op
 
 
-def write_variables(session: Any, values: Mapping[str, Any]) -> None:
+def write_variables(session: Session, values: Mapping[str, Any]) -> None:
     """Gives the variables of {variable op: value} their values."""
     feeds, assigns = {}, []
     with session.graph.as_default(), session.graph.name_scope(ASSIGN_SCOPE):
@@ -103,7 +106,7 @@ def write_variables(session: Any, values: Mapping[str, Any]) -> None:
         session.run(assigns, feeds)
 
 
-def read_variables(session: Any, ops: Iterable[str]) -> dict[str, Any]:
+def read_variables(session: Session, ops: Iterable[str]) -> dict[str, Any]:
     """{variable op: value}.
 
     Raises:

@@ -5,6 +5,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphs.protos import GraphDef, MetaGraphDef
+
 
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
@@ -109,7 +111,7 @@ class SourceModel:
 
     path: str
     kind: str
-    graph_def: Any
+    graph_def: GraphDef
     feeds: Sequence[TensorSpec]
     fetches: Sequence[str]
     mode: str
@@ -118,10 +120,10 @@ class SourceModel:
     variables: Sequence[Variable]
     initialization: Initialization
     saved_model_dir: str
-    meta_graph_def: Any
+    meta_graph_def: MetaGraphDef
     guessed: Sequence[str]
     origins: Mapping[str, Any] | None = None
-    split_graph: Any = None
+    split_graph: GraphDef = None
     whole_fetches: Sequence[str] = ()
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphs.errors import ModelError
+from graphs.protos import NodeDef
 
 Shape = tuple[int, ...] | None
 
@@ -40,7 +41,7 @@ def placeholder(name: str, dtype: str, shape: Shape) -> Any:
     return node
 
 
-def constant(node: Any) -> np.ndarray | None:
+def constant(node: NodeDef) -> np.ndarray | None:
     """The value of a Const; None where it is damaged."""
     import tensorflow as tf
     from google.protobuf import message

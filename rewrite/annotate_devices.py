@@ -11,6 +11,7 @@ from typing import Any
 
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
+from graphs.protos import GraphDef
 from rewrite.call_graph import CallGraph
 from rewrite.pass_base import PassResult, RewriteError, op_path
 
@@ -29,7 +30,7 @@ def places_of(calls: CallGraph, origin: Origin) -> list[Place]:
     return [(f, origin.node) for f in functions if origin.node in calls.nodes(f)]
 
 
-def read_devices(graph_def: Any, origins: Iterable[Origin]) -> dict[Origin, str]:
+def read_devices(graph_def: GraphDef, origins: Iterable[Origin]) -> dict[Origin, str]:
     """{origin: device string} as the graph has it.
 
     Raises:
@@ -60,11 +61,11 @@ class AnnotateDevices:
 
     device_of_origin: Mapping[Origin, str]
 
-    def requires(self, graph_def: Any) -> None:
+    def requires(self, graph_def: GraphDef) -> None:
         """Raises PlacementError for an unknown op or two devices for one NodeDef."""
         device_of_place(CallGraph(graph_def), self.device_of_origin)
 
-    def __call__(self, graph_def: Any) -> PassResult:
+    def __call__(self, graph_def: GraphDef) -> PassResult:
         calls = CallGraph(graph_def)
         wanted = device_of_place(calls, self.device_of_origin)
         changed = {p: d for p, d in wanted.items() if calls.nodes(p[0])[p[1]].device != d}
@@ -77,7 +78,7 @@ class AnnotateDevices:
         paths = tuple(op_path(*place) for place in changed)
         return PassResult(annotated, modified=True, changed_ops=paths)
 
-    def ensures(self, graph_def: Any, result: PassResult) -> None:
+    def ensures(self, graph_def: GraphDef, result: PassResult) -> None:
         calls = CallGraph(result.graph_def)
         for origin, device in self.device_of_origin.items():
             for function, node in places_of(calls, origin):
@@ -129,7 +130,7 @@ def _words(origin: Origin) -> str:
     return f"op {origin.node!r}{where}{through}"
 
 
-def bodies(graph_def: Any) -> Iterator[tuple[str, Any]]:
+def bodies(graph_def: GraphDef) -> Iterator[tuple[str, Any]]:
     """(function name, its NodeDefs) of the main graph, named "", and of each function."""
     yield "", graph_def.node
     for function in graph_def.library.function:
@@ -146,10 +147,10 @@ class ClearDevices:
 
     keep: Collection[Origin] = ()
 
-    def requires(self, graph_def: Any) -> None:
+    def requires(self, graph_def: GraphDef) -> None:
         """Any GraphDef will do."""
 
-    def __call__(self, graph_def: Any) -> PassResult:
+    def __call__(self, graph_def: GraphDef) -> PassResult:
         changed = [op_path(function, node.name) for function, node in self._to_clear(graph_def)]
         if not changed:
             return PassResult(graph_def, modified=False)
@@ -158,11 +159,11 @@ class ClearDevices:
             node.device = ""
         return PassResult(cleared, modified=True, changed_ops=tuple(changed))
 
-    def ensures(self, graph_def: Any, result: PassResult) -> None:
+    def ensures(self, graph_def: GraphDef, result: PassResult) -> None:
         for function, node in self._to_clear(result.graph_def):
             raise RewriteError(f"clearing devices: {op_path(function, node.name)!r} kept its own")
 
-    def _to_clear(self, graph_def: Any) -> Iterator[tuple[str, Any]]:
+    def _to_clear(self, graph_def: GraphDef) -> Iterator[tuple[str, Any]]:
         placed = [(f, node) for f, nodes in bodies(graph_def) for node in nodes if node.device]
         calls = CallGraph(graph_def)
         keep = self.keep if placed else ()

@@ -18,6 +18,7 @@ from graphs.graph_view import reached
 from graphs.host.freed_memory import give_back
 from graphs.host.parent import connect_to_parent
 from graphs.names import op_of, with_index
+from graphs.protos import GraphDef, NodeDef, Session
 from graphs.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
 from graphs.source_model import Initialization, Variable
 from rewrite.model_builder import TAGS
@@ -92,7 +93,7 @@ def _built(request: dict[str, Any]) -> OneOfAlike | None:
     return alike
 
 
-def _forget_values(session: Any, variables: Iterable[Variable]) -> None:
+def _forget_values(session: Session, variables: Iterable[Variable]) -> None:
     """Frees the variables' values, which would outlive the session."""
     handles = (session.graph.get_tensor_by_name(f"{each.op}:0") for each in variables)
     session.run(
@@ -108,7 +109,7 @@ def _session_config() -> Any:
     return config
 
 
-def _import(request: Mapping[str, Any], graph_def: Any) -> tuple[Any, OneOfAlike | None]:
+def _import(request: Mapping[str, Any], graph_def: GraphDef) -> tuple[Any, OneOfAlike | None]:
     """Imports the graph into the default one; of a large one only what isn't like another op.
 
     Returns:
@@ -214,7 +215,7 @@ def _complete(path: Path, alike: OneOfAlike | None, serialized: bytes) -> None:
     """
     saved_model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for meta_graph in saved_model.meta_graphs:
-        nodes: Iterable[Any] = meta_graph.graph_def.node
+        nodes: Iterable[NodeDef] = meta_graph.graph_def.node
         nodes = [n for n in nodes if not n.name.startswith(ASSIGN_SCOPE + "/")]
         if alike is not None:
             nodes = alike.all_of(graph_pb2.GraphDef.FromString(serialized), nodes)

@@ -12,11 +12,12 @@ from typing import Any
 
 from graphs.building.conditionals import opened_branches
 from graphs.function_library import called_function, kept_whole
+from graphs.protos import FunctionDef, GraphDef, NodeDef
 
 _MARK = "tfplace: copy of "
 
 
-def copy_of(function: Any) -> str:
+def copy_of(function: FunctionDef) -> str:
     """The name of the function that this FunctionDef is a copy of, or its own."""
     description: str = function.signature.description
     if description.startswith(_MARK):
@@ -24,12 +25,12 @@ def copy_of(function: Any) -> str:
     return str(function.signature.name)
 
 
-def mark_as_copy(function: Any, original: str) -> None:
+def mark_as_copy(function: FunctionDef, original: str) -> None:
     """Notes in a FunctionDef what it is a copy of."""
     function.signature.description = _MARK + original
 
 
-def opened_callees(node: Any, library: Mapping[str, Any]) -> tuple[str, ...]:
+def opened_callees(node: NodeDef, library: Mapping[str, FunctionDef]) -> tuple[str, ...]:
     """The functions whose bodies take the place of this op: of a call, a conditional's branches.
 
     Empty for ops that stay one unit. A conditional may stay one for reasons that don't show here;
@@ -44,7 +45,7 @@ def opened_callees(node: Any, library: Mapping[str, Any]) -> tuple[str, ...]:
 class CallGraph:
     """The bodies of a GraphDef by the functions' names; the main graph is called ""."""
 
-    def __init__(self, graph_def: Any):
+    def __init__(self, graph_def: GraphDef):
         self.library = {f.signature.name: f for f in graph_def.library.function}
         self._main = graph_def.node
         self._callees: dict[str, dict[str, list[str]]] = {}

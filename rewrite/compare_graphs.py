@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphs.function_library import rename_references
+from graphs.protos import GraphDef, NodeDef
 from rewrite.annotate_devices import bodies
 from rewrite.call_graph import copy_of
 from rewrite.pass_base import RewriteError, op_path
@@ -93,7 +94,7 @@ def same_imported(given: Any, placed: Any) -> None:
         raise RewriteError(f"comparing with the graph as it came: function {min(lost)!r} is gone")
 
 
-def _forget_placement(graph_def: Any, copies: Mapping[str, str]) -> None:
+def _forget_placement(graph_def: GraphDef, copies: Mapping[str, str]) -> None:
     for _, nodes in bodies(graph_def):
         for node in nodes:
             if node.device:
@@ -158,7 +159,7 @@ def same_content(one: Any, other: Any) -> bool:
     return bool(content[0] == content[1])
 
 
-def _edges(node: Any) -> tuple[list[str], frozenset[str]]:
+def _edges(node: NodeDef) -> tuple[list[str], frozenset[str]]:
     inputs = [name.removesuffix(":0") for name in node.input if not name.startswith("^")]
     return inputs, frozenset(name for name in node.input if name.startswith("^"))
 

@@ -16,6 +16,7 @@ from typing import Any
 from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.flat_graph import Origin
 from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
+from graphs.protos import MetaGraphDef, SavedModelProto
 from graphs.source_model import SourceModel
 from rewrite.call_graph import copy_of
 from rewrite.model_builder import BuiltModel, build_saved_model, given_graph
@@ -133,7 +134,7 @@ def leaving_out(
 
 def _place(
     source: SourceModel,
-    saved_model: Any,
+    saved_model: SavedModelProto,
     device_of_origin: Mapping[Origin, str],
     order: Collection[OrderEdge],
 ) -> tuple[Origin, ...]:
@@ -174,7 +175,7 @@ def serialized(message: Any, doing: str, advice: str) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def _write_saved_model(saved_model: Any, made: Path) -> None:
+def _write_saved_model(saved_model: SavedModelProto, made: Path) -> None:
     """Writes saved_model.pb; text and chunked models become binary ones."""
     path = made / SAVED_MODEL_FILES[0]
     advice = "keep weights as variables instead of constants"
@@ -242,7 +243,7 @@ def _write_extra(made: Path, extra_files: Mapping[str, bytes], graph: bytes) -> 
 _HANDLE_OPS = frozenset({"VarHandleOp", "HashTableV2", "MutableHashTableV2"})
 
 
-def write_object_devices(meta_graph: Any) -> None:
+def write_object_devices(meta_graph: MetaGraphDef) -> None:
     """Sets the devices of variables and tables in the object graph from their handle ops.
 
     Objects that no call of the main graph captures are matched by shared name where it is
@@ -266,7 +267,7 @@ def write_object_devices(meta_graph: Any) -> None:
             objects[index].resource.device = handles[name].device
 
 
-def _bound(meta_graph: Any, handles: dict[str, Any]) -> Iterator[tuple[str, int]]:
+def _bound(meta_graph: MetaGraphDef, handles: dict[str, Any]) -> Iterator[tuple[str, int]]:
     """(handle op, index of its object) of everything that calls in the main graph capture."""
     concrete = meta_graph.object_graph_def.concrete_functions
     original = {f.signature.name: copy_of(f) for f in meta_graph.graph_def.library.function}
@@ -286,7 +287,7 @@ def _bound(meta_graph: Any, handles: dict[str, Any]) -> Iterator[tuple[str, int]
                 yield name, index
 
 
-def _by_shared_name(meta_graph: Any, handles: dict[str, Any]) -> dict[str, int]:
+def _by_shared_name(meta_graph: MetaGraphDef, handles: dict[str, Any]) -> dict[str, int]:
     """{handle op: object} where exactly one of each has the name."""
     objects_named: dict[str, list[int]] = {}
     for index, saved in enumerate(meta_graph.object_graph_def.nodes):

@@ -8,6 +8,7 @@ from typing import Any
 
 from graphs.function_library import rename_references
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
+from graphs.protos import GraphDef
 from graphs.source_model import SourceModel
 from rewrite.annotate_devices import bodies
 from rewrite.call_graph import copy_of
@@ -74,7 +75,7 @@ def _leave_only_extra(made: Path) -> None:
             entry.unlink()
 
 
-def cleared(graph_def: Any) -> Any:
+def cleared(graph_def: GraphDef) -> Any:
     """A GraphDef without devices and without the copies of functions that a placement needed."""
     result = copy.deepcopy(place_graph(graph_def, {}).graph_def)
     names = {function.signature.name for function in result.library.function}

@@ -15,6 +15,7 @@ from typing import Any
 from graphs.errors import ModelError
 from graphs.host.asked_child import AskedChild, ChildError
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
+from graphs.protos import MetaGraphDef
 from graphs.source_model import SourceModel
 from rewrite.annotate_devices import ClearDevices
 from rewrite.written_signature import written_name
@@ -162,7 +163,7 @@ def _request(source: SourceModel, made: Path, without_values: bool) -> dict[str,
     }
 
 
-def _without_graph(meta_graph: Any) -> Any:
+def _without_graph(meta_graph: MetaGraphDef) -> Any:
     """Copies a MetaGraphDef without its graph."""
     result = type(meta_graph)()
     result.CopyFrom(meta_graph)

@@ -18,6 +18,7 @@ from graphs.graph_edges import edges_of, row_starts
 from graphs.graph_view import reached
 from graphs.names import data_inputs, op_of
 from graphs.op_graph import LongArray
+from graphs.protos import GraphDef, NodeDef
 
 LEAST_NODES = 10_000
 """Of fewer nodes TensorFlow takes in all in a few seconds."""
@@ -35,7 +36,7 @@ class OneOfAlike:
       first: i8[nodes] in that order, which of them stands for each.
     """
 
-    graph_def: Any
+    graph_def: GraphDef
     order: Sequence[int]
     first: LongArray
 
@@ -55,7 +56,10 @@ class OneOfAlike:
 
 
 def one_of_alike(
-    graph_def: Any, run: Collection[str], named: Collection[str], prefixes: tuple[str, ...] = ()
+    graph_def: GraphDef,
+    run: Collection[str],
+    named: Collection[str],
+    prefixes: tuple[str, ...] = (),
 ) -> OneOfAlike | None:
     """Leaves out of a graph what is like another op of it.
 
@@ -88,7 +92,7 @@ def one_of_alike(
     return OneOfAlike(kept, order, first)
 
 
-def import_order(nodes: Sequence[Any]) -> list[int] | None:
+def import_order(nodes: Sequence[NodeDef]) -> list[int] | None:
     """The order in which TensorFlow imports nodes: always the first one whose inputs are there.
 
     Returns:
@@ -113,13 +117,13 @@ def import_order(nodes: Sequence[Any]) -> list[int] | None:
     return order if len(order) == len(nodes) else None
 
 
-def _ancestors(nodes: Mapping[str, Any], ops: Iterable[str]) -> set[str]:
+def _ancestors(nodes: Mapping[str, NodeDef], ops: Iterable[str]) -> set[str]:
     """Ops, and everything that they read or wait for, of those that are in the graph."""
     found = reached(ops, lambda op: map(op_of, nodes[op].input) if op in nodes else ())
     return found.keys() & nodes.keys()
 
 
-def _keep_beside(node: Any, stands_for: Mapping[str, str]) -> None:
+def _keep_beside(node: NodeDef, stands_for: Mapping[str, str]) -> None:
     """Takes out wishes to lie beside an op that is left out; one that never was stays wrong."""
     if _BESIDE not in node.attr:
         return
@@ -131,7 +135,7 @@ def _keep_beside(node: Any, stands_for: Mapping[str, str]) -> None:
         node.attr[_BESIDE].list.s.extend(kept)
 
 
-def _like(node: Any, imported: Any) -> Any:
+def _like(node: NodeDef, imported: Any) -> Any:
     """A node as TensorFlow writes it, with the attributes that it gave to one of its kind."""
     result = type(node)()
     result.CopyFrom(imported)

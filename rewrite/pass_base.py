@@ -2,7 +2,9 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
+
+from graphs.protos import GraphDef
 
 
 class RewriteError(Exception):
@@ -21,7 +23,7 @@ class PassResult:
       changed_ops: paths (see op_path) of changed or added ops, in the order of the file.
     """
 
-    graph_def: Any
+    graph_def: GraphDef
     modified: bool
     changed_ops: tuple[str, ...] = ()
 
@@ -29,13 +31,13 @@ class PassResult:
 class Pass(Protocol):
     """A rewrite of a GraphDef. It never changes the proto that it is given."""
 
-    def requires(self, graph_def: Any) -> None:
+    def requires(self, graph_def: GraphDef) -> None:
         """Raises a TfplaceError where the pass can't be applied to graph_def."""
 
-    def __call__(self, graph_def: Any) -> PassResult:
+    def __call__(self, graph_def: GraphDef) -> PassResult:
         """Rewrites; what `requires` promised may be taken for granted."""
 
-    def ensures(self, graph_def: Any, result: PassResult) -> None:
+    def ensures(self, graph_def: GraphDef, result: PassResult) -> None:
         """Raises RewriteError where result is not what the pass promises for graph_def."""
 
 
@@ -44,7 +46,7 @@ def op_path(function: str, node: str) -> str:
     return f"{function}/{node}" if function else node
 
 
-def run_passes(graph_def: Any, passes: Iterable[Pass]) -> PassResult:
+def run_passes(graph_def: GraphDef, passes: Iterable[Pass]) -> PassResult:
     """Applies passes one after the other, each between its `requires` and its `ensures`.
 
     Returns:

@@ -7,6 +7,7 @@ from typing import Any
 
 from graphs.flat_graph import Origin
 from graphs.function_library import rename_references
+from graphs.protos import GraphDef, NodeDef
 from rewrite.annotate_devices import (
     AnnotateDevices,
     ClearDevices,
@@ -44,7 +45,7 @@ class KnownOrigins:
     unknown: tuple[Origin, ...]
 
 
-def known_origins(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> KnownOrigins:
+def known_origins(graph_def: GraphDef, device_of_origin: Mapping[Origin, str]) -> KnownOrigins:
     """Splits a placement into what a graph has and what it has not.
 
     A function that nothing in the main graph calls (an object's method, called only by name)
@@ -68,7 +69,7 @@ def known_origins(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> Kno
 
 
 def place_graph(
-    graph_def: Any,
+    graph_def: GraphDef,
     device_of_origin: Mapping[Origin, str],
     order: Collection[OrderEdge] = (),
     is_proven_later: bool = False,
@@ -96,7 +97,7 @@ def place_graph(
 
 
 def passes_of(
-    graph_def: Any, wanted: Mapping[Origin, str], order: Collection[OrderEdge] = ()
+    graph_def: GraphDef, wanted: Mapping[Origin, str], order: Collection[OrderEdge] = ()
 ) -> list[Pass]:
     """What writes a placement into a graph: one pass where there are no functions."""
     if not graph_def.library.function:
@@ -132,13 +133,13 @@ class PlaceOps:
     device_of_origin: Mapping[Origin, str]
     order: Collection[OrderEdge] = ()
 
-    def requires(self, graph_def: Any) -> None:
+    def requires(self, graph_def: GraphDef) -> None:
         """Raises PlacementError for an unknown op, or an edge that the graph has no place for."""
         if graph_def.library.function:
             raise RewriteError("placing ops: a graph with functions needs the other passes")
         AddOrder(self.order).requires(graph_def)
 
-    def __call__(self, graph_def: Any) -> PassResult:
+    def __call__(self, graph_def: GraphDef) -> PassResult:
         devices = device_of_place(CallGraph(graph_def), self.device_of_origin)
         device_of = {node: device for (_, node), device in devices.items()}
         firsts: dict[str, set[str]] = {}
@@ -157,14 +158,14 @@ class PlaceOps:
             _place(node, device_of.get(node.name, ""), firsts.get(node.name, set()))
         return PassResult(placed, modified=True, changed_ops=tuple(node.name for node in nodes))
 
-    def ensures(self, graph_def: Any, result: PassResult) -> None:
+    def ensures(self, graph_def: GraphDef, result: PassResult) -> None:
         wanted = {origin.node: device for origin, device in self.device_of_origin.items()}
         for node in result.graph_def.node:
             if node.device != wanted.get(node.name, ""):
                 raise RewriteError(f"placing ops: {node.name!r} has {node.device!r} afterwards")
 
 
-def _is_other(node: Any, device_of: Mapping[str, str], firsts: Mapping[str, set[str]]) -> bool:
+def _is_other(node: NodeDef, device_of: Mapping[str, str], firsts: Mapping[str, set[str]]) -> bool:
     """Whether anything is to be changed of a node."""
     wanted = firsts.get(node.name)
     if node.device != device_of.get(node.name, ""):
@@ -174,7 +175,7 @@ def _is_other(node: Any, device_of: Mapping[str, str], firsts: Mapping[str, set[
     return wanted is not None and any(f"^{first}" not in node.input for first in wanted)
 
 
-def _place(node: Any, device: str, firsts: Collection[str]) -> None:
+def _place(node: NodeDef, device: str, firsts: Collection[str]) -> None:
     node.device = device
     if MARK in node.attr and (not firsts or set(marked(node)) != firsts):
         forget(node)
@@ -293,7 +294,7 @@ def _same_nodes(function: str, given: Any, placed: Any, copies: Mapping[str, str
             )
 
 
-def _without_placement(node: Any, copies: Mapping[str, str]) -> Any:
+def _without_placement(node: NodeDef, copies: Mapping[str, str]) -> Any:
     result = copy.deepcopy(node)
     result.device = ""
     forget(result)

@@ -18,6 +18,7 @@ from typing import Any
 from graphs.counted import counted
 from graphs.host.scratch import scratch_directory
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
+from graphs.protos import MetaGraphDef
 from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_graphs, same_imported, same_message
 from rewrite.emit import EXTRA_DIRECTORY, GRAPH_FILE
@@ -132,7 +133,7 @@ def _same_own_signatures(source: SourceModel, emitted: Mapping[str, Any]) -> Non
         same_message(f"signature {name!r}", signature, emitted[name])
 
 
-def _clear_object_devices(meta_graph: Any) -> None:
+def _clear_object_devices(meta_graph: MetaGraphDef) -> None:
     if not meta_graph.HasField("object_graph_def"):
         return
     for saved in meta_graph.object_graph_def.nodes:

@@ -19,6 +19,7 @@ from graphs.errors import ModelError, PlacementError
 from graphs.flat_graph import Origin
 from graphs.function_library import referred_functions, rename_references
 from graphs.graph_view import reached
+from graphs.protos import FunctionDef, GraphDef, NodeDef
 from rewrite.annotate_devices import device_of_place, known_places
 from rewrite.call_graph import CallGraph, mark_as_copy, opened_callees
 from rewrite.pass_base import PassResult, RewriteError, op_path
@@ -174,7 +175,7 @@ class SpecializeFunctions:
 
     device_of_origin: Mapping[Origin, str]
 
-    def requires(self, graph_def: Any) -> None:
+    def requires(self, graph_def: GraphDef) -> None:
         """Raises ModelError for a chain that calls a function again, PlacementError for an
         op that is not in the graph."""
         for chain in {origin.calls for origin in self.device_of_origin}:
@@ -187,7 +188,7 @@ class SpecializeFunctions:
         for origin in self.device_of_origin:
             known_places(calls, origin)
 
-    def __call__(self, graph_def: Any) -> PassResult:
+    def __call__(self, graph_def: GraphDef) -> PassResult:
         if not any(origin.calls for origin in self.device_of_origin):
             return PassResult(graph_def, modified=False)
         planner = _Planner(CallGraph(graph_def), self.device_of_origin)
@@ -209,14 +210,14 @@ class SpecializeFunctions:
                     changed += [op_path(variant.base, node) for node in nodes]
         return PassResult(special, modified=True, changed_ops=tuple(changed))
 
-    def ensures(self, graph_def: Any, result: PassResult) -> None:
+    def ensures(self, graph_def: GraphDef, result: PassResult) -> None:
         try:
             device_of_place(CallGraph(result.graph_def), self.device_of_origin)
         except PlacementError as error:
             raise RewriteError(f"specialising functions: calls still disagree: {error}") from error
 
 
-def _add_copy(library: Any, function: Any, name: str) -> Any:
+def _add_copy(library: FunctionDef, function: FunctionDef, name: str) -> Any:
     """Adds a copy of a FunctionDef to the library, with the gradient function it has."""
     gradients = [g for g in library.gradient if g.function_name == function.signature.name]
     added = library.function.add()
@@ -228,7 +229,7 @@ def _add_copy(library: Any, function: Any, name: str) -> Any:
     return added
 
 
-def _redirect(nodes: Any, variant: _Variant, library: Mapping[str, Any]) -> list[str]:
+def _redirect(nodes: NodeDef, variant: _Variant, library: Mapping[str, FunctionDef]) -> list[str]:
     """Makes a body call the variants that were worked out for it; returns changed nodes."""
     opened = {callee: v.name for callee, v in variant.callees.items()}
     inside = {function: v.name for function, v in variant.unit_bodies.items()}

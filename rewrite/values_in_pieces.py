@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from graphs.graph_view import reached
 from graphs.names import op_of
+from graphs.protos import Session
 from graphs.run_session import ASSIGN_SCOPE, checkpoint_keys
 from graphs.source_model import Initialization, Variable
 
@@ -78,7 +79,7 @@ def pieces_of(
     return None if left else Pieces(list(_grouped(variables)), assign_of)
 
 
-def write_in_pieces(session: Any, pieces: Pieces, folder: Path) -> None:
+def write_in_pieces(session: Session, pieces: Pieces, folder: Path) -> None:
     """Writes the files of a SavedModel's variables, which have no values afterwards.
 
     Args:

@@ -23,6 +23,7 @@ from graphs.host.asked_child import ChildError, ask_child
 from graphs.host.scratch import scratch_directory
 from graphs.loading.runnable_copy import runnable_copy, serialized_without_effects
 from graphs.loading.sniff import sniff
+from graphs.protos import GraphDef
 from graphs.source_model import SourceModel
 from rewrite.annotate_devices import bodies
 from rewrite.verify_messages import (
@@ -116,7 +117,7 @@ def verify(
     output_dir: str | os.PathLike[str],
     feeds: Mapping[str, Any],
     tasks: RemoteTasks = HERE,
-    placed_graph_def: Any = None,
+    placed_graph_def: GraphDef = None,
     limits: RunLimits = NO_LIMITS,
     unsplit: SourceModel | None = None,
 ) -> Verified:
@@ -183,7 +184,7 @@ def _on_copies(checks: Iterable[Check], scratch: str) -> list[Check]:
     ]
 
 
-def _narrowest_float(graph_def: Any) -> str:
+def _narrowest_float(graph_def: GraphDef) -> str:
     """The least precise float type that ops compute with; empty for float32 and more."""
     from tensorflow.core.framework import types_pb2
 

@@ -16,6 +16,7 @@ from tensorflow.core.framework import graph_pb2
 from graphs.host.own_network import from_this_host_only
 from graphs.host.parent import Parent
 from graphs.names import with_index
+from graphs.protos import FunctionDef, Session
 from graphs.run_session import checkpoint_keys, initialize, read_variables, write_variables
 from rewrite.agreement import OutputAgreement, grown, max_abs_diff
 from rewrite.verify_messages import (
@@ -307,7 +308,7 @@ class _Loaded:
         return function
 
 
-def _run_signature(function: Any, run: ModelRun, num_steps: int, nudge: Nudge) -> Values:
+def _run_signature(function: FunctionDef, run: ModelRun, num_steps: int, nudge: Nudge) -> Values:
     wanted = function.structured_input_signature[1]
     feeds = {
         name: tf.constant(nudge(array.astype(wanted[name].dtype.as_numpy_dtype)))
@@ -349,7 +350,7 @@ def _label(name: str, step: int, run: ModelRun) -> str:
     return f"{name} of step {step + 1}" if run.num_steps > 1 else name
 
 
-def _open_graph(session: Any, model: BareGraph) -> None:
+def _open_graph(session: Session, model: BareGraph) -> None:
     """Imports a bare graph and gives its variables the values of a checkpoint or its own."""
     v1.import_graph_def(graph_pb2.GraphDef.FromString(model.graph_def), name="")
     initialize(session, model.initialization, model.variables)

@@ -17,6 +17,7 @@ from graphs.loading.saved_model_file import SERVE_TAG, choose_meta_graph
 from graphs.loading.sniff import sniff
 from graphs.loading.variable_updates import assigns
 from graphs.names import op_of, with_index
+from graphs.protos import GraphDef
 from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
 from rewrite.annotate_devices import ClearDevices, bodies
 from rewrite.emit_forms import write_cleared
@@ -93,7 +94,7 @@ class Plan:
             self._given_dir = str(scratch / "given_without_devices")
             write_cleared(Path(source.saved_model_dir), Path(self._given_dir))
 
-    def checks(self, feeds: Mapping[str, Any], placed_graph_def: Any) -> Iterator[Check]:
+    def checks(self, feeds: Mapping[str, Any], placed_graph_def: GraphDef) -> Iterator[Check]:
         """All checks, the run's first.
 
         Of a split step's model the run itself is compared with the split step, whose sums have the
@@ -106,7 +107,7 @@ class Plan:
         for check in self._checks(feeds, placed_graph_def):
             yield check if self._original is None else self._original.beside(check)
 
-    def _checks(self, feeds: Mapping[str, Any], placed_graph_def: Any) -> Iterator[Check]:
+    def _checks(self, feeds: Mapping[str, Any], placed_graph_def: GraphDef) -> Iterator[Check]:
         signatures = self._source.signatures
         made = {name: self._inputs(name, each, feeds) for name, each in signatures.items()}
         # What TensorFlow 2 saved is loaded: a v1 Session can't run all of it.
@@ -135,7 +136,7 @@ class Plan:
             model = self._given_model
         return dataclasses.replace(check, unsplit=dataclasses.replace(check.given, model=model))
 
-    def _run_checks(self, feeds: Mapping[str, Any], placed_graph_def: Any) -> Iterator[Check]:
+    def _run_checks(self, feeds: Mapping[str, Any], placed_graph_def: GraphDef) -> Iterator[Check]:
         source = self._source
         is_training = source.mode == "train"
         placed = ModelRun(
@@ -352,7 +353,7 @@ class Plan:
         cleared = ClearDevices()(given_graph(self._source)).graph_def
         return self._bare_graph(cleared, checkpoint)
 
-    def _bare_graph(self, graph_def: Any, checkpoint: str = "") -> BareGraph:
+    def _bare_graph(self, graph_def: GraphDef, checkpoint: str = "") -> BareGraph:
         source = self._source
         graph = graph_def.SerializeToString()
         return BareGraph(graph, source.initialization, source.variables, checkpoint)
@@ -364,7 +365,7 @@ def _ends(signature: Signature, inputs: Arrays) -> tuple[dict[str, np.ndarray], 
     return feeds, {key: spec.tensor for key, spec in signature.outputs.items()}
 
 
-def _names_other_tasks(graph_def: Any) -> bool:
+def _names_other_tasks(graph_def: GraphDef) -> bool:
     """Whether a device string means another task than this process."""
     return any(
         "/job:" in node.device and "/job:localhost" not in node.device

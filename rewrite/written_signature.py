@@ -9,6 +9,7 @@ from typing import Any
 
 from graphs.function_library import called_function, library_of
 from graphs.names import free_name, op_of, with_index
+from graphs.protos import GraphDef
 from graphs.source_model import SourceModel
 
 
@@ -75,7 +76,7 @@ def of_another_name(source: SourceModel) -> tuple[str, ...]:
     return (f"the run is written as signature {name}: the model has another {wanted}",)
 
 
-def signature_call(graph_def: Any, fetches: Sequence[str]) -> Any | None:
+def signature_call(graph_def: GraphDef, fetches: Sequence[str]) -> Any | None:
     """The main graph's call of a signature's function, if all fetches are its outputs."""
     calls = {op_of(fetch) for fetch in fetches}
     if len(calls) != 1:

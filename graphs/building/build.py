@@ -18,6 +18,7 @@ from graphs.flat_graph import FlatGraph, Origin
 from graphs.function_library import reached_functions
 from graphs.graph_edges import GraphEdges, edges_between
 from graphs.op_graph import SHAPE_DIMS, BoolArray, IntArray, LongArray, OpGraph
+from graphs.protos import NodeDef
 
 _AFTER_ALL_OUTPUTS = 1 << 30  # sorts an op's control tensor behind its outputs
 
@@ -109,7 +110,7 @@ class _Tensors:
     control_row: LongArray
 
 
-def _edges(nodes: Sequence[Any], after_of_node: Mapping[str, Sequence[str]]) -> GraphEdges:
+def _edges(nodes: Sequence[NodeDef], after_of_node: Mapping[str, Sequence[str]]) -> GraphEdges:
     names = [node.name for node in nodes]
     after = {name: [f"^{op}" for op in before] for name, before in after_of_node.items()}
     return edges_between(
@@ -121,7 +122,7 @@ def _edges(nodes: Sequence[Any], after_of_node: Mapping[str, Sequence[str]]) -> 
     )
 
 
-def _ops(flat: FlatGraph, nodes: Sequence[Any], edges: GraphEdges) -> IntArray:
+def _ops(flat: FlatGraph, nodes: Sequence[NodeDef], edges: GraphEdges) -> IntArray:
     """i4[nodes]: the op of each node in topological order; a unit, and cycles with it, are one."""
     count = len(nodes)
     label = np.arange(count)
@@ -164,7 +165,7 @@ def _topological_labels(label: np.ndarray, edges: GraphEdges) -> np.ndarray:
 
 
 def _names_and_types(
-    flat: FlatGraph, nodes: Sequence[Any], op_of_node: IntArray, num_ops: int
+    flat: FlatGraph, nodes: Sequence[NodeDef], op_of_node: IntArray, num_ops: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     names, types = [""] * num_ops, [""] * num_ops
     for op, node in zip(op_of_node.tolist(), nodes, strict=True):
@@ -251,7 +252,7 @@ def _distinct_uses(
 
 
 def _held_bytes(
-    nodes: Sequence[Any], properties: TensorProperties, op_of_node: IntArray, num_ops: int
+    nodes: Sequence[NodeDef], properties: TensorProperties, op_of_node: IntArray, num_ops: int
 ) -> tuple[LongArray, LongArray, BoolArray]:
     """i8[N] bytes held for the whole step, i8[N] while the op runs; and which nodes only hand on.
 
@@ -291,7 +292,7 @@ def _same_node_pairs(origins: Sequence[Origin]) -> Iterator[tuple[int, int]]:
             yield first[origin], i
 
 
-def _declared_bytes(node: Any) -> int:
+def _declared_bytes(node: NodeDef) -> int:
     """Bytes of a variable of this shape and dtype; 0 where either is not known."""
     import tensorflow as tf
 

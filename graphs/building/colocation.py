@@ -16,7 +16,6 @@ for resource variables; therefore the groups are derived here.
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_matrix
@@ -25,6 +24,7 @@ from scipy.sparse.csgraph import connected_components
 from graphs.building.node_outputs import NodeOutputs
 from graphs.graph_edges import GraphEdges
 from graphs.op_graph import IntArray
+from graphs.protos import NodeDef
 
 _MAKE_OR_TAKE_OPTIONALS = frozenset(
     "Switch _SwitchN Merge OptionalFromValue OptionalNone OptionalGetValue OptionalHasValue".split()
@@ -32,7 +32,7 @@ _MAKE_OR_TAKE_OPTIONALS = frozenset(
 
 
 def colocation_pairs(
-    nodes: Sequence[Any], edges: GraphEdges, outputs: NodeOutputs
+    nodes: Sequence[NodeDef], edges: GraphEdges, outputs: NodeOutputs
 ) -> list[tuple[int, int]]:
     """Pairs of nodes, by their index, that must share a device.
 

@@ -15,6 +15,7 @@ from typing import Any
 from graphs import op_types
 from graphs.function_library import kept_whole, reached_functions
 from graphs.names import data_inputs, op_of, parse_input
+from graphs.protos import FunctionDef, NodeDef
 
 LOWERED = "_lower_using_switch_merge"
 
@@ -34,7 +35,7 @@ class Branch:
     output: int
 
 
-def branches_of(node: Any) -> list[Branch]:
+def branches_of(node: NodeDef) -> list[Branch]:
     """The branches of a conditional, in the order of its attributes."""
     if "branches" in node.attr:
         functions = [function.name for function in node.attr["branches"].list.func]
@@ -46,14 +47,14 @@ def branches_of(node: Any) -> list[Branch]:
     ]
 
 
-def opened_branches(node: Any, library: Mapping[str, Any]) -> list[Branch]:
+def opened_branches(node: NodeDef, library: Mapping[str, FunctionDef]) -> list[Branch]:
     """The branches of a conditional that TensorFlow lowers; none for every other op."""
     if node.op not in op_types.CONDITIONALS or why_not_lowered(node, library):
         return []
     return branches_of(node)
 
 
-def why_not_lowered(node: Any, library: Mapping[str, Any]) -> str:
+def why_not_lowered(node: NodeDef, library: Mapping[str, FunctionDef]) -> str:
     """Why TensorFlow runs the branches of a conditional as functions; empty where it opens them."""
     if LOWERED not in node.attr or not node.attr[LOWERED].b:
         return f"it does not say {LOWERED}"
@@ -70,7 +71,7 @@ def why_not_lowered(node: Any, library: Mapping[str, Any]) -> str:
     return ""
 
 
-def has_nothing_to_place(node: Any, library: Mapping[str, Any]) -> bool:
+def has_nothing_to_place(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
     """Whether the branches only assert something or hand constants and inputs on."""
     return all(
         inner.op in op_types.TRIVIAL
@@ -79,12 +80,12 @@ def has_nothing_to_place(node: Any, library: Mapping[str, Any]) -> bool:
     )
 
 
-def calls_back(node: Any, calls: Sequence[str], library: Mapping[str, Any]) -> bool:
+def calls_back(node: NodeDef, calls: Sequence[str], library: Mapping[str, FunctionDef]) -> bool:
     """Whether a branch leads back to a function that is being opened: it ends a recursion."""
     return not set(calls).isdisjoint(reached_functions([node], library))
 
 
-def boundary_names(name: str, node: Any) -> Iterator[str]:
+def boundary_names(name: str, node: NodeDef) -> Iterator[str]:
     """The paths that opening the conditional `name` adds, or begins the paths of its ops with."""
     yield from (f"{name}/{each}" for each in ("predicate", "branch_executed", "output_control"))
     yield from (f"{name}/{branch.label}" for branch in branches_of(node))
@@ -92,7 +93,7 @@ def boundary_names(name: str, node: Any) -> Iterator[str]:
         yield from (f"{name}/{kind}_{i}" for i in range(len(node.attr[key].list.type)))
 
 
-def _fits_branches(node: Any, signatures: Sequence[Any]) -> bool:
+def _fits_branches(node: NodeDef, signatures: Sequence[Any]) -> bool:
     """Whether the branches take and make as many tensors as the op says, unless it is damaged."""
     if not {"Tin", "Tout"} <= set(node.attr):  # reading a missing key of a proto map would add it
         return False
@@ -104,13 +105,13 @@ def _fits_branches(node: Any, signatures: Sequence[Any]) -> bool:
     )
 
 
-def _is_bool(node: Any) -> bool:
+def _is_bool(node: NodeDef) -> bool:
     import tensorflow as tf
 
     return "Tcond" in node.attr and bool(node.attr["Tcond"].type == tf.bool.as_datatype_enum)
 
 
-def put_into_optional(optional: str, nodes: Mapping[str, Any]) -> list[str]:
+def put_into_optional(optional: str, nodes: Mapping[str, NodeDef]) -> list[str]:
     """What OptionalGetValue may take out of an Optional of one value, tensors as inputs name them.
 
     What one branch of a conditional takes out, the same branch of another one put in, where both
@@ -143,7 +144,7 @@ def put_into_optional(optional: str, nodes: Mapping[str, Any]) -> list[str]:
 
 
 def _merged_for(
-    merge: Any, inputs: Sequence[str], switch: str, nodes: Mapping[str, Any]
+    merge: Any, inputs: Sequence[str], switch: str, nodes: Mapping[str, NodeDef]
 ) -> Sequence[str]:
     """What a Merge hands to this output of a Switch, "" for any; see open_conditionals.py."""
     predicate = nodes.get(f"{merge.name.rpartition('/output_')[0]}/predicate")

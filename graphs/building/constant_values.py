@@ -14,6 +14,7 @@ from graphs.building.same_shapes import has_state
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, tensor_of
+from graphs.protos import NodeDef
 from graphs.tensor_protos import constant
 
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -102,7 +103,7 @@ def handing_on(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[np.
     """bool[nodes]: what only hands its input on, by the sizes and axes that it is given."""
     open_ended = set(properties.unknown)
 
-    def hands_on(node: Any) -> bool:
+    def hands_on(node: NodeDef) -> bool:
         if node.op not in _HANDS_ON or len(properties.shape_of[node.name]) > 1:
             return False
         inputs = data_inputs(node)
@@ -136,7 +137,7 @@ def _elements(tensor: str, flat: FlatGraph, properties: TensorProperties) -> np.
 class ConstantValues:
     """Evaluates the tensors of a flat graph that don't depend on a run's values."""
 
-    def __init__(self, nodes: Mapping[str, Any], properties: TensorProperties):
+    def __init__(self, nodes: Mapping[str, NodeDef], properties: TensorProperties):
         self._nodes = nodes
         self._properties = properties
         self._known: dict[str, np.ndarray | None] = {}
@@ -174,7 +175,7 @@ class ConstantValues:
                 return _computed(node, values)
         return None
 
-    def _shape(self, node: Any) -> np.ndarray | None:
+    def _shape(self, node: NodeDef) -> np.ndarray | None:
         source = parse_input(node.input[0])
         shape = self._properties.shape_of.get(source.op, [None])[source.output]
         if shape is None or min(shape, default=0) < 0:
@@ -189,7 +190,7 @@ def whole(value: np.ndarray | None) -> int | None:
     return int(value.reshape(()))
 
 
-def _computed(node: Any, values: list[Any]) -> np.ndarray | None:
+def _computed(node: NodeDef, values: list[Any]) -> np.ndarray | None:
     """What arithmetic, or a slice of a vector, makes of known inputs."""
     if node.op != "StridedSlice":
         if node.op.startswith("Floor") and not np.all(values[1]):

@@ -30,12 +30,13 @@ from graphs.function_library import library_of, reached_functions
 from graphs.graph_edges import edges_between, first_come
 from graphs.graph_view import GraphView
 from graphs.names import op_of, with_index
+from graphs.protos import FunctionDef, GraphDef, NodeDef
 from graphs.source_model import TensorSpec
 from graphs.tensor_protos import placeholder
 
 
 def flatten(
-    graph_def: Any,
+    graph_def: GraphDef,
     feeds: Sequence[TensorSpec],
     fetches: Sequence[str],
     open_conditionals: bool = True,
@@ -175,7 +176,7 @@ class _Linker:
             self.controls_of[name] = []
             self.pending.append(name)
 
-    def flat_graph(self, library: Mapping[str, Any], graph_def: Any) -> FlatGraph:
+    def flat_graph(self, library: Mapping[str, FunctionDef], graph_def: GraphDef) -> FlatGraph:
         """The flat graph of what was linked."""
         flat = type(graph_def)()
         flat.versions.CopyFrom(graph_def.versions)
@@ -257,7 +258,7 @@ class _Linker:
             if any(path in self.inputs_of for path in boundary_names(name, node))
         }
 
-    def _set_classes(self, node: Any, raw: RawNode) -> None:
+    def _set_classes(self, node: NodeDef, raw: RawNode) -> None:
         """Makes the names in `_class` flat, and drops those that name no op of the run."""
         beside = list(raw.beside)
         if raw.follows_input:
@@ -299,7 +300,7 @@ class _Linker:
         return [names[number] for number in ordered]
 
 
-def _pruned(graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> list[Any]:
+def _pruned(graph_def: GraphDef, feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> list[Any]:
     """The nodes of the main graph that the run reaches, in the order of the file."""
     view = GraphView(graph_def)
     for spec in feeds:

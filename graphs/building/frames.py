@@ -9,9 +9,10 @@ from typing import Any
 
 from graphs import op_types
 from graphs.names import op_of
+from graphs.protos import NodeDef
 
 
-def frame_units(nodes: Sequence[Any]) -> dict[str, str]:
+def frame_units(nodes: Sequence[NodeDef]) -> dict[str, str]:
     """{node: unit} for all nodes in v1 loops; a unit has the name of its outermost frame.
 
     A node is in the frame of its inputs. Enter opens a frame inside that one, and what an Exit
@@ -22,7 +23,7 @@ def frame_units(nodes: Sequence[Any]) -> dict[str, str]:
     return _merged_nested(nodes, {n: s[0] for n, s in stack_of_node.items()}, stack_of_node)
 
 
-def frame_stacks(nodes: Sequence[Any]) -> dict[str, tuple[str, ...]]:
+def frame_stacks(nodes: Sequence[NodeDef]) -> dict[str, tuple[str, ...]]:
     """{node: the frames that it is in, the outermost first} for all nodes in v1 loops."""
     if not any(node.op in op_types.ENTER for node in nodes):
         return {}
@@ -54,7 +55,9 @@ def frame_stacks(nodes: Sequence[Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _merged_nested(
-    nodes: Sequence[Any], unit_of_node: dict[str, str], stack_of_node: dict[str, tuple[str, ...]]
+    nodes: Sequence[NodeDef],
+    unit_of_node: dict[str, str],
+    stack_of_node: dict[str, tuple[str, ...]],
 ) -> dict[str, str]:
     """Gives inner frames, at which the walk also begins, the unit of the outermost frame."""
     outermost = {
@@ -67,7 +70,9 @@ def _merged_nested(
     }
 
 
-def depth_in_conditionals(nodes: Sequence[Any], unit_of_node: Mapping[str, str]) -> dict[str, int]:
+def depth_in_conditionals(
+    nodes: Sequence[NodeDef], unit_of_node: Mapping[str, str]
+) -> dict[str, int]:
     """{node: in how many conditionals of Switch and Merge it stands}, so that it may be dead.
 
     Args:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs.protos import GraphDef
 from graphs.tensor_protos import Shape, placeholder
 
 NOTHING: Shape = (-2,)
@@ -110,7 +111,7 @@ def constant_node(name: str, value: np.ndarray, dtype: str | None = None) -> Any
     return node
 
 
-def add_stand_in(graph_def: Any, name: str, known: Known) -> None:
+def add_stand_in(graph_def: GraphDef, name: str, known: Known) -> None:
     """Adds an op of this name that makes a tensor of which as much is known."""
     held = known.held
     if known.exact:

@@ -14,13 +14,14 @@ from graphs.errors import ModelError
 from graphs.function_library import library_of, referred_functions
 from graphs.names import data_inputs, op_of, parse_input
 from graphs.op_types import REACHES_OUT
+from graphs.protos import DType, FunctionDef, GraphDef, NodeDef
 
 MOST_BYTES = 1 << 20
 """What may be held to evaluate a constant: sizes and permutations are far smaller."""
 _FED = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 
-def never_evaluated(graph_def: Any) -> Any:
+def never_evaluated(graph_def: GraphDef) -> Any:
     """The graph with ops that TensorFlow does not evaluate in place of those that it must not.
 
     Returns:
@@ -65,7 +66,7 @@ def _nodes(body: Any) -> Any:
     return body.node_def if hasattr(body, "node_def") else body.node
 
 
-def _replace(node: Any, library: Mapping[str, Any], shapes: Sequence[Any]) -> None:
+def _replace(node: NodeDef, library: Mapping[str, FunctionDef], shapes: Sequence[Any]) -> None:
     types = [argument_types(node, library, of_outputs) for of_outputs in (False, True)]
     node.attr.clear()
     if len(shapes) == 1:  # it can say its shape
@@ -87,7 +88,7 @@ class _Constants:
     already. TensorFlow infers their shapes there, and evaluates for that what has been found small.
     """
 
-    def __init__(self, body: Any, library: Mapping[str, Any]) -> None:
+    def __init__(self, body: Any, library: Mapping[str, FunctionDef]) -> None:
         self._library = library
         self._nodes = {node.name: node for node in _nodes(body)}
         self._made: dict[str, Sequence[Any]] = {}  # {constant op: its tensors, or stand-ins}
@@ -121,7 +122,7 @@ class _Constants:
                 self._replaced[name] = self._unknown(node)
         return self._replaced
 
-    def _is_run(self, node: Any) -> bool:
+    def _is_run(self, node: NodeDef) -> bool:
         """Whether TensorFlow evaluates it for no shape, since a run may give another value."""
         if node.op in _FED or node.op in REACHES_OUT:
             return True
@@ -132,7 +133,7 @@ class _Constants:
         except ModelError:  # an op of a library that isn't loaded
             return True
 
-    def _make(self, nodes: Sequence[Any]) -> None:
+    def _make(self, nodes: Sequence[NodeDef]) -> None:
         import tensorflow as tf
 
         outputs = self._imported([node for node in nodes if not self._is_large_or_calls(node)])
@@ -153,12 +154,12 @@ class _Constants:
                     self._replaced[node.name] = shapes
             self._made[node.name], self._bytes[node.name] = tensors, size
 
-    def _is_large_or_calls(self, node: Any) -> bool:
+    def _is_large_or_calls(self, node: NodeDef) -> bool:
         if node.op == "Const":
             return node.attr["value"].ByteSize() > MOST_BYTES
         return any(True for _ in referred_functions([node], self._library))
 
-    def _imported(self, nodes: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    def _imported(self, nodes: Sequence[NodeDef]) -> dict[str, Sequence[Any]]:
         """{op: its tensors}; without ops whose inputs TensorFlow refuses."""
         import tensorflow as tf
 
@@ -189,13 +190,13 @@ class _Constants:
             first = output_offsets(self._nodes[parsed.op], self._library)[parsed.output_arg]
         return self._made[parsed.op][first + parsed.output]
 
-    def _unknown(self, node: Any) -> list[Any]:
+    def _unknown(self, node: NodeDef) -> list[Any]:
         import tensorflow as tf
 
         return [tf.TensorShape(None) for _ in argument_types(node, self._library, True)]
 
 
-def _bytes(shape: Any, dtype: Any) -> float:
+def _bytes(shape: Any, dtype: DType) -> float:
     """Of a tensor; without end where its size isn't known."""
     if dtype.name in ("resource", "variant"):
         return 0.0

@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from graphs.building.shapes import TensorProperties
 from graphs.op_graph import SHAPE_DIMS, IntArray, LongArray
+from graphs.protos import NodeDef
 from graphs.tensor_protos import Shape
 
 _MAX_DIM = 2**31 - 1
@@ -35,7 +35,7 @@ class NodeOutputs:
     first: LongArray
 
 
-def outputs_of(nodes: Sequence[Any], properties: TensorProperties) -> NodeOutputs:
+def outputs_of(nodes: Sequence[NodeDef], properties: TensorProperties) -> NodeOutputs:
     """The outputs of NodeDefs; a node that nobody knows of has none."""
     table: dict[int, int] = {}  # {a list of bytes: where what it is of begins in these}
     num_bytes: list[int] = []

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphs.errors import ModelError
+from graphs.protos import FunctionDef, NodeDef
 
 _NOT_REGISTERED = re.compile(r"Op type not registered '(\w+)'")
 _REFERENCE = 100  # more than its own has the DataType number of a reference
@@ -37,12 +38,12 @@ def _no_op(op_type: str) -> str:
     )
 
 
-def num_outputs(node: Any, library: Mapping[str, Any]) -> int:
+def num_outputs(node: NodeDef, library: Mapping[str, FunctionDef]) -> int:
     """How many tensors a NodeDef makes, calls by name included."""
     return sum(_sizes(node, library).values())
 
 
-def output_offsets(node: Any, library: Mapping[str, Any]) -> dict[str, int]:
+def output_offsets(node: NodeDef, library: Mapping[str, FunctionDef]) -> dict[str, int]:
     """{output argument: index of its first tensor} of a NodeDef, calls by name included."""
     offsets = {}
     position = 0
@@ -52,17 +53,19 @@ def output_offsets(node: Any, library: Mapping[str, Any]) -> dict[str, int]:
     return offsets
 
 
-def output_names(node: Any, library: Mapping[str, Any]) -> list[str]:
+def output_names(node: NodeDef, library: Mapping[str, FunctionDef]) -> list[str]:
     """ "argument:i" of each output, as the body of a function names it."""
     return [f"{name}:{i}" for name, size in _sizes(node, library).items() for i in range(size)]
 
 
-def output_dtype(node: Any, library: Mapping[str, Any], index: int) -> int:
+def output_dtype(node: NodeDef, library: Mapping[str, FunctionDef], index: int) -> int:
     """The DataType number of an output, references as what they refer to."""
     return argument_types(node, library, of_outputs=True)[index] % _REFERENCE
 
 
-def argument_types(node: Any, library: Mapping[str, Any], of_outputs: bool = False) -> list[int]:
+def argument_types(
+    node: NodeDef, library: Mapping[str, FunctionDef], of_outputs: bool = False
+) -> list[int]:
     """The DataType number of each data input, or output, of a NodeDef."""
     signature = _signature(node, library)
     types: list[int] = []
@@ -79,7 +82,7 @@ def argument_types(node: Any, library: Mapping[str, Any], of_outputs: bool = Fal
     return types
 
 
-def _attr(node: Any, signature: Any, name: str) -> Any:
+def _attr(node: NodeDef, signature: Any, name: str) -> Any:
     """An attribute, or its default where a NodeDef leaves it out; the node stays as it is."""
     if name in node.attr:
         return node.attr[name]
@@ -87,13 +90,13 @@ def _attr(node: Any, signature: Any, name: str) -> Any:
     return next(defaults, type(node)().attr[name])
 
 
-def _signature(node: Any, library: Mapping[str, Any]) -> Any:
+def _signature(node: NodeDef, library: Mapping[str, FunctionDef]) -> Any:
     if node.op in library:
         return library[node.op].signature
     return op_definition(node.op, node.name)
 
 
-def _sizes(node: Any, library: Mapping[str, Any]) -> dict[str, int]:
+def _sizes(node: NodeDef, library: Mapping[str, FunctionDef]) -> dict[str, int]:
     """{output argument: how many tensors it is}, in the op's order."""
     sizes = {}
     for argument in _signature(node, library).output_arg:

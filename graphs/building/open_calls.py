@@ -30,6 +30,7 @@ from graphs.errors import ModelError
 from graphs.flat_graph import Origin
 from graphs.function_library import called_function, kept_whole
 from graphs.names import data_inputs, free_name, with_index
+from graphs.protos import FunctionDef, NodeDef
 
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp"})
 """Ops that TensorFlow calls stateful, and that change nothing."""
@@ -52,7 +53,7 @@ class CallOpener:
       opened: {opened conditional: its NodeDef}.
     """
 
-    def __init__(self, library: Mapping[str, Any], open_conditionals: bool = True):
+    def __init__(self, library: Mapping[str, FunctionDef], open_conditionals: bool = True):
         self.library = library
         self.open_conditionals = open_conditionals
         self.raw: dict[str, RawNode] = {}
@@ -67,7 +68,7 @@ class CallOpener:
         self.opened: dict[str, Any] = {}
         self._paths: dict[str, frozenset[str]] = {}
 
-    def open_main(self, nodes: Sequence[Any]) -> None:
+    def open_main(self, nodes: Sequence[NodeDef]) -> None:
         """Adds the nodes of the main graph and all that they call."""
         may_open = bool(self.library) or any(node.op in op_types.CONDITIONALS for node in nodes)
         body = Body(paths=paths_of(nodes) if may_open else frozenset())
@@ -169,7 +170,7 @@ class CallOpener:
             elif node.op not in _READS and self._signature(node).is_stateful:
                 yield name
 
-    def _signature(self, node: Any) -> Any:
+    def _signature(self, node: NodeDef) -> Any:
         if node.op in self.library:
             return self.library[node.op].signature
         return op_definition(node.op, node.name)
@@ -251,8 +252,8 @@ class _BodyScope:
         self,
         path: str,
         arguments: Mapping[str, str],
-        function: Any,
-        library: Mapping[str, Any],
+        function: FunctionDef,
+        library: Mapping[str, FunctionDef],
         gate: str,
     ):
         self.path = path
@@ -285,7 +286,7 @@ class _BodyScope:
         index = offset + (int(parts[2]) if len(parts) > 2 else 0)
         return f"{self.path}/{node.name}:{index}"
 
-    def inputs_of(self, node: Any) -> tuple[list[str], list[str]]:
+    def inputs_of(self, node: NodeDef) -> tuple[list[str], list[str]]:
         """The flat tensors that a node of the body takes, and the flat ops that it waits for."""
         inputs = [self.tensor(name) for name in data_inputs(node)]
         controls = []

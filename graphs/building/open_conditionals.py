@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from graphs.building.conditionals import Branch
 from graphs.building.raw_node import NOT_OF_THE_MODEL, Body, RawNode
+from graphs.protos import NodeDef
 
 
 class BodyOpener(Protocol):
@@ -123,7 +124,7 @@ class _Boundary:
         inputs = [tensor, self.raw.inputs[0]]
         return RawNode(node, inputs, [], NOT_OF_THE_MODEL, "", self.share)
 
-    def _of_the_conditional(self, node: Any, inputs: list[str], share: float) -> RawNode:
+    def _of_the_conditional(self, node: NodeDef, inputs: list[str], share: float) -> RawNode:
         return RawNode(node, inputs, [], self.raw.origin, self.raw.device, share)
 
     def _classes(self) -> list[str]:

@@ -32,6 +32,7 @@ from graphs.building.never_evaluated import never_evaluated
 from graphs.building.same_shapes import ELEMENTWISE, bare
 from graphs.function_library import KEPT_WHOLE, called_function, library_of, reached_functions
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index
+from graphs.protos import FunctionDef, GraphDef, NodeDef
 from graphs.tensor_protos import Shape, shape_of
 
 MOST_NUMBERS = 64
@@ -49,7 +50,7 @@ _SAME_LENGTH = op_types.ALIASES | {"TensorListSetItem", "ZerosLike", "AddN"}
 Called = Callable[[str, tuple[Known, ...]], Sequence[Known] | None]
 
 
-def functions_of(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int, float]]:
+def functions_of(node: NodeDef, library: Mapping[str, FunctionDef]) -> list[tuple[str, int, float]]:
     """(function, its first argument among the node's inputs, share) of what a unit runs.
 
     The share says how often it runs in one run of the unit or, of a loop, in one iteration. Each of
@@ -66,7 +67,9 @@ def functions_of(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int, 
     return [each for each in found if each[0] in library]
 
 
-def add_call(graph_def: Any, name: str, function: Any, given: Sequence[Known]) -> list[str]:
+def add_call(
+    graph_def: GraphDef, name: str, function: FunctionDef, given: Sequence[Known]
+) -> list[str]:
     """Adds a call of a function, with what stands for its arguments; returns its outputs."""
     arguments = [f"{name}_argument_{position}" for position in range(len(given))]
     for argument, known in zip(arguments, given, strict=True):
@@ -76,7 +79,9 @@ def add_call(graph_def: Any, name: str, function: Any, given: Sequence[Known]) -
     return [f"{name}:{i}" for i in range(len(function.signature.output_arg))]
 
 
-def add_functions(graph_def: Any, called: Sequence[str], library: Mapping[str, Any]) -> None:
+def add_functions(
+    graph_def: GraphDef, called: Sequence[str], library: Mapping[str, FunctionDef]
+) -> None:
     """Adds functions, which are to be opened, and what they refer to."""
     inner = {name for each in called for name in reached_functions(library[each].node_def, library)}
     for name in sorted({*called, *inner}):
@@ -92,7 +97,7 @@ class Pieces:
       known: {tensor "op:i": what is known of it} of what units are given, and of sizes.
     """
 
-    def __init__(self, graph_def: Any, called: Called | None):
+    def __init__(self, graph_def: GraphDef, called: Called | None):
         """Imports all of it.
 
         Args:
@@ -144,7 +149,7 @@ class Pieces:
             exact = b"" if value is None else bare(constant_node("", value))
         return Known(dtype, shape, exact, self._held.get(tensor.name))
 
-    def _sizes(self, node: Any) -> Iterator[str]:
+    def _sizes(self, node: NodeDef) -> Iterator[str]:
         """The inputs "op:i" that may say sizes, where they are no constants."""
         if node.op not in op_types.NO_LAUNCH and node.op not in ELEMENTWISE:
             for name in node.input:
@@ -157,7 +162,7 @@ class Pieces:
         source = parse_input(self._stand_in.get(name, name))
         return self._ops[source.op].outputs[source.output]
 
-    def _add(self, node: Any) -> None:
+    def _add(self, node: NodeDef) -> None:
         """Adds a node to the piece that is imported next."""
         copy = self._piece.node.add()
         copy.CopyFrom(node)
@@ -183,11 +188,11 @@ class Pieces:
                 taken = dataclasses.replace(known, exact=known.held.exact)
                 self._replace(node, _TAKEN[node.op], taken)
 
-    def _replace(self, node: Any, output: int, known: Known) -> None:
+    def _replace(self, node: NodeDef, output: int, known: Known) -> None:
         """Lets another op make an output of a node."""
         add_stand_in(self._piece, self._new_name(node, output), known)
 
-    def _new_name(self, node: Any, output: int) -> str:
+    def _new_name(self, node: NodeDef, output: int) -> str:
         """The name of what is to make an output of a node."""
         name = f"{_MADE}{len(self._stand_in)}"
         self._stand_in[f"{node.name}:{output}"] = name
@@ -210,7 +215,7 @@ class Pieces:
                 if held is not None:
                     self._held[tensor.name] = held
 
-    def _held_by(self, node: Any, tensor: Any) -> Held | None:
+    def _held_by(self, node: NodeDef, tensor: Any) -> Held | None:
         """What is in a list that a node makes; None where it makes none or that isn't known."""
         inputs = tensor.op.inputs
         if node.op in ("TensorListReserve", "EmptyTensorList"):
@@ -232,7 +237,7 @@ class Pieces:
             held = with_item(held, self.of(node.input[_PUT[node.op]]))
         return held if node.op in _SAME_LENGTH else dataclasses.replace(held, length=-1)
 
-    def _add_made(self, node: Any) -> bool:
+    def _add_made(self, node: NodeDef) -> bool:
         """Adds what makes as much as a unit makes, if that is found."""
         self._import()
         given = tuple(map(self.of, data_inputs(node)))
@@ -247,7 +252,7 @@ class Pieces:
             self._replace(node, number, known)
         return True
 
-    def _made_by(self, node: Any, given: tuple[Known, ...]) -> list[Known] | None:
+    def _made_by(self, node: NodeDef, given: tuple[Known, ...]) -> list[Known] | None:
         """The outputs of a unit; None where a function can't be inferred, or never settles."""
         assert self._called is not None
         functions = functions_of(node, self._library)
@@ -274,7 +279,7 @@ class Pieces:
         return None
 
 
-def _in_order(nodes: Sequence[Any]) -> bool:
+def _in_order(nodes: Sequence[NodeDef]) -> bool:
     """Whether each node comes after what it reads."""
     seen: set[str] = set()
     for node in nodes:
@@ -284,7 +289,7 @@ def _in_order(nodes: Sequence[Any]) -> bool:
     return True
 
 
-def _handed_on(function: Any) -> set[int]:
+def _handed_on(function: FunctionDef) -> set[int]:
     """The arguments that a loop's body hands to the next iteration as they are."""
     nodes = {node.name: node for node in function.node_def}
     arguments = [argument.name for argument in function.signature.input_arg]

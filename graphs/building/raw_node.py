@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphs.flat_graph import Origin
+from graphs.protos import NodeDef
 
 NOT_OF_THE_MODEL = Origin("", "", ())
 UNIT_OPS = {
@@ -34,7 +35,7 @@ class RawNode:
       follows_input: whether its device is that of the op that makes its first input.
     """
 
-    node: Any
+    node: NodeDef
     inputs: list[str]
     controls: list[str]
     origin: Origin
@@ -66,7 +67,7 @@ class Body:
     paths: frozenset[str] = frozenset()
 
 
-def paths_of(nodes: Sequence[Any]) -> frozenset[str]:
+def paths_of(nodes: Sequence[NodeDef]) -> frozenset[str]:
     """The names of nodes and all scopes of these: "a/b/c" has the scopes "a" and "a/b"."""
     paths: set[str] = set()
     for node in nodes:
@@ -84,7 +85,7 @@ def no_op(name: str) -> Any:
     return node_def_pb2.NodeDef(name=name, op="NoOp")
 
 
-def substituted(node: Any, call: Any) -> Any:
+def substituted(node: NodeDef, call: Any) -> Any:
     """The node with the attributes that its function leaves open, as the call gives them."""
     if not any(value.placeholder for value in node.attr.values()):
         return node

@@ -14,6 +14,7 @@ from graphs import op_types
 from graphs.graph_edges import edges_of
 from graphs.names import data_inputs, op_of
 from graphs.op_graph import LongArray
+from graphs.protos import GraphDef, NodeDef
 from graphs.tensor_protos import constant
 
 _LARGE_BYTES = 4096
@@ -44,7 +45,7 @@ _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "Var
 _Source = tuple[int, int]  # a node that stands for others, and which of its outputs
 
 
-def first_of_shapes(graph_def: Any, fed: Collection[str]) -> LongArray:
+def first_of_shapes(graph_def: GraphDef, fed: Collection[str]) -> LongArray:
     """i8[nodes]: the first node with the same outputs' shapes, which may be the node itself.
 
     Two nodes have them if type, attributes and the shapes of their inputs are the same, and, as
@@ -68,7 +69,7 @@ class _Alike:
       stands_in: [nodes] the number of the node that stands for each.
     """
 
-    def __init__(self, nodes: Sequence[Any], fed: Collection[str]):
+    def __init__(self, nodes: Sequence[NodeDef], fed: Collection[str]):
         """Goes all the way.
 
         Args:
@@ -90,7 +91,7 @@ class _Alike:
         for number, node in enumerate(nodes):
             self._add(number, node, self._sources(number, read[first[number] : first[number + 1]]))
 
-    def _add(self, number: int, node: Any, sources: tuple[_Source, ...] | None) -> None:
+    def _add(self, number: int, node: NodeDef, sources: tuple[_Source, ...] | None) -> None:
         """Finds what stands for a node."""
         op_type: str = node.op
         if sources is None or not self._may_be_alike(node, op_type):
@@ -138,7 +139,7 @@ class _Alike:
         blind = [(self._of_shape[first], self._as_long(first, i)) for first, i in sources[:count]]
         return (*blind, *sources[count:])
 
-    def _of_constant(self, node: Any, number: int) -> int:
+    def _of_constant(self, node: NodeDef, number: int) -> int:
         """The first constant of its shape; itself where that isn't said, or it is fed."""
         if node.name in self._fed or not {"value", "dtype"} <= node.attr.keys():
             return number
@@ -149,7 +150,7 @@ class _Alike:
         same = self._long_as.get(first, ())
         return same[output] if output < len(same) else output
 
-    def _may_be_alike(self, node: Any, op_type: str) -> bool:
+    def _may_be_alike(self, node: NodeDef, op_type: str) -> bool:
         if node.name in self._fed or (has_state(op_type) and op_type not in _READS):
             return False
         return op_type != "Const" or bool(node.ByteSize() <= _LARGE_BYTES)
@@ -163,7 +164,7 @@ class _Alike:
             return True
         return bool(known) and all(known)
 
-    def _remember(self, number: int, node: Any, sources: Sequence[_Source]) -> None:
+    def _remember(self, number: int, node: NodeDef, sources: Sequence[_Source]) -> None:
         if node.op == "Const":
             self._constants[number] = node
         elif node.op == "SplitV" and len(sources) == 3 and sources[1][0] in self._constants:
@@ -171,13 +172,13 @@ class _Alike:
             self._long_as[number] = [sizes.index(size) for size in sizes]
 
 
-def _elements(node: Any) -> list[int]:
+def _elements(node: NodeDef) -> list[int]:
     """Of a constant; none where it is damaged."""
     value = constant(node)
     return [] if value is None else list(value.reshape(-1).tolist())
 
 
-def bare(node: Any) -> bytes:
+def bare(node: NodeDef) -> bytes:
     """What a node is, whatever it is called and reads."""
     copy = type(node)()
     copy.CopyFrom(node)
@@ -198,7 +199,7 @@ def has_state(op_type: str) -> bool:
     return definition is None or definition.is_stateful
 
 
-def without_same(graph_def: Any, first: LongArray) -> Any:
+def without_same(graph_def: GraphDef, first: LongArray) -> Any:
     """The graph of the first nodes alone, without control edges: they read the first of others."""
     nodes = graph_def.node
     stand_in = {nodes[n].name: nodes[f].name for n, f in enumerate(first.tolist()) if n != f}

@@ -34,6 +34,7 @@ from graphs.function_library import library_of
 from graphs.host.time_limit import require_time
 from graphs.names import op_of, parse_input, with_index
 from graphs.op_graph import LongArray
+from graphs.protos import DType, GraphDef, NodeDef
 from graphs.source_model import TensorSpec
 from graphs.tensor_protos import Shape, placeholder, shape_proto
 
@@ -141,7 +142,7 @@ def infer_known(
     return _infer(flat.graph_def, list(flat.feeds), called, has_bounds=False)
 
 
-def infer_graph_def(graph_def: Any, feeds: Iterable[TensorSpec] = ()) -> TensorProperties:
+def infer_graph_def(graph_def: GraphDef, feeds: Iterable[TensorSpec] = ()) -> TensorProperties:
     """Does what `infer` does, for a GraphDef and what it is fed."""
     return _infer(graph_def, list(feeds), _Functions(graph_def, 0))
 
@@ -149,7 +150,7 @@ def infer_graph_def(graph_def: Any, feeds: Iterable[TensorSpec] = ()) -> TensorP
 class _Functions:
     """Infers what the functions of a graph return, each once for what it is given."""
 
-    def __init__(self, graph_def: Any, depth: int, refused: list[ModelError] | None = None):
+    def __init__(self, graph_def: GraphDef, depth: int, refused: list[ModelError] | None = None):
         self._refused = [] if refused is None else refused
         self._library = library_of(graph_def)
         self._versions = graph_def.versions
@@ -184,7 +185,7 @@ class _Functions:
 
 
 def _new_bounds(
-    graph_def: Any, properties: TensorProperties, nodes: Callable[[], Mapping[str, Any]]
+    graph_def: GraphDef, properties: TensorProperties, nodes: Callable[[], Mapping[str, NodeDef]]
 ) -> list[TensorSpec]:
     """Bounds for outputs whose shape is unknown although that of the op's input is known."""
     unknown = set(properties.unknown)
@@ -205,7 +206,7 @@ def _new_bounds(
 
 
 def _in_loops(
-    graph_def: Any, properties: TensorProperties, bounds: Mapping[str, TensorSpec]
+    graph_def: GraphDef, properties: TensorProperties, bounds: Mapping[str, TensorSpec]
 ) -> list[TensorSpec]:
     """Shapes of what goes round in v1 loops: that of the first iteration, until another is seen."""
     began, changed = [], []
@@ -225,7 +226,7 @@ def _in_loops(
     return began or changed
 
 
-def _standing_in(graph_def: Any, first: LongArray, kept: Any) -> dict[str, Any]:
+def _standing_in(graph_def: GraphDef, first: LongArray, kept: Any) -> dict[str, Any]:
     """{name: the node of `kept` that stands for it}."""
     of_name = {node.name: node for node in kept.node}
     nodes = graph_def.node
@@ -236,7 +237,7 @@ def _standing_in(graph_def: Any, first: LongArray, kept: Any) -> dict[str, Any]:
 
 
 def _taken_out(
-    node: Any, nodes: Mapping[str, Any], properties: TensorProperties
+    node: NodeDef, nodes: Mapping[str, NodeDef], properties: TensorProperties
 ) -> list[TensorSpec]:
     """The shape of what is taken out of an Optional, where all that may be in it has that shape."""
     if len(properties.dtype_of[node.name]) > 1:
@@ -262,7 +263,7 @@ def _may_be(shape: Shape, declared: Shape) -> bool:
 
 
 def _infer(
-    graph_def: Any, feeds: Sequence[TensorSpec], called: Called | None, has_bounds: bool = True
+    graph_def: GraphDef, feeds: Sequence[TensorSpec], called: Called | None, has_bounds: bool = True
 ) -> TensorProperties:
     """Infers one node of each kind; without `called` nothing but what TensorFlow says of it."""
     require_time()
@@ -278,7 +279,7 @@ def _bounded(
     kept: Any,
     feeds: Sequence[TensorSpec],
     called: Called | None,
-    nodes: Callable[[], Mapping[str, Any]] | None = None,
+    nodes: Callable[[], Mapping[str, NodeDef]] | None = None,
 ) -> tuple[Pieces, TensorProperties]:
     """Infers all of a graph, and again as long as there are new bounds for it.
 
@@ -319,7 +320,7 @@ def _imported(
     return pieces, _read(pieces, kept, {feed.tensor: feed.shape for feed in feeds}, called)
 
 
-def with_feeds_as_placeholders(graph_def: Any, feeds: Iterable[TensorSpec]) -> Any:
+def with_feeds_as_placeholders(graph_def: GraphDef, feeds: Iterable[TensorSpec]) -> Any:
     """A copy without device and colocation wishes whose fed tensors come from placeholders.
 
     A fed placeholder gets the feed's shape; any other fed tensor is cut from its producer:
@@ -359,7 +360,7 @@ def num_elements(shape: Shape) -> int:
     return math.prod(size if size >= 0 else UNKNOWN_DIMENSION for size in shape or ())
 
 
-def possible_bytes(num_bytes: int, node: Any) -> int:
+def possible_bytes(num_bytes: int, node: NodeDef) -> int:
     """The number itself, of a tensor or variable that a node makes.
 
     Raises:
@@ -374,7 +375,7 @@ def possible_bytes(num_bytes: int, node: Any) -> int:
     return num_bytes
 
 
-def _add_bare(graph_def: Any, node: Any) -> None:
+def _add_bare(graph_def: GraphDef, node: NodeDef) -> None:
     """Adds a copy without device and colocation wishes; for a large constant a placeholder."""
     copy = graph_def.node.add()
     if node.op == "Const" and node.ByteSize() > LARGE_CONSTANT_BYTES:
@@ -391,7 +392,7 @@ def _add_bare(graph_def: Any, node: Any) -> None:
             del copy.attr[key]
 
 
-def _rewire(graph_def: Any, fed_name: Mapping[str, str]) -> None:
+def _rewire(graph_def: GraphDef, fed_name: Mapping[str, str]) -> None:
     """Makes the users of fed tensors read the placeholders of these names instead."""
     for node in graph_def.node:
         for position, tensor in enumerate(node.input):
@@ -400,7 +401,7 @@ def _rewire(graph_def: Any, fed_name: Mapping[str, str]) -> None:
 
 
 def _read(
-    pieces: Pieces, graph_def: Any, fed_shape: Mapping[str, Shape], called: Called | None
+    pieces: Pieces, graph_def: GraphDef, fed_shape: Mapping[str, Shape], called: Called | None
 ) -> TensorProperties:
     dtype_of: dict[str, list[str]] = {}
     shape_of: dict[str, list[Shape]] = {}
@@ -431,7 +432,7 @@ def _read(
 
 
 def _of_all(
-    kept: TensorProperties, known: Mapping[str, Known], graph_def: Any, first: LongArray
+    kept: TensorProperties, known: Mapping[str, Known], graph_def: GraphDef, first: LongArray
 ) -> TensorProperties:
     """The properties of all nodes, of which those that are alike share their lists."""
     nodes = graph_def.node
@@ -454,7 +455,7 @@ def _of_all(
     )
 
 
-def _element_bytes(dtype: Any) -> int:
+def _element_bytes(dtype: DType) -> int:
     if dtype.name == "string":
         return STRING_ELEMENT_BYTES
     if dtype.name in ("resource", "variant"):

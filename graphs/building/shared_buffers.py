@@ -1,7 +1,7 @@
 """Which outputs are the buffer of an input, or take it over where nothing else needs it."""
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from graphs.building.node_outputs import NodeOutputs
 from graphs.graph_edges import GraphEdges
 from graphs.names import parse_input
 from graphs.op_graph import BoolArray, LongArray
+from graphs.protos import NodeDef
 
 # A read variable's buffer is held in any case.
 _HAND_ON = op_types.ALIASES - {"ReadVariableOp"}
@@ -30,7 +31,10 @@ class SharedOutputs(NamedTuple):
 
 
 def shared_outputs(
-    nodes: Sequence[Any], edges: GraphEdges, outputs: NodeOutputs, fed_or_fetched: Collection[str]
+    nodes: Sequence[NodeDef],
+    edges: GraphEdges,
+    outputs: NodeOutputs,
+    fed_or_fetched: Collection[str],
 ) -> SharedOutputs:
     """Finds whose buffer each output is.
 
@@ -86,7 +90,7 @@ def shared_outputs(
 
 
 def _kept(
-    nodes: Sequence[Any], outputs: NodeOutputs, shares: LongArray, names: Collection[str]
+    nodes: Sequence[NodeDef], outputs: NodeOutputs, shares: LongArray, names: Collection[str]
 ) -> list[int]:
     """The outputs whose buffers these tensors are."""
     number = {node.name: index for index, node in enumerate(nodes)}
@@ -103,7 +107,7 @@ def _kept(
 
 
 def _join_additions(
-    nodes: Sequence[Any],
+    nodes: Sequence[NodeDef],
     edges: GraphEdges,
     of_edge: LongArray,
     outputs: NodeOutputs,

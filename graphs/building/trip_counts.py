@@ -12,6 +12,7 @@ from typing import Any
 from graphs import op_types
 from graphs.building.constant_values import ConstantValues, whole
 from graphs.names import data_inputs, op_of, source_of
+from graphs.protos import FunctionDef, NodeDef
 from graphs.tensor_protos import constant
 
 _LOWER, _LOWER_OR_EQUAL = "Less", "LessEqual"
@@ -43,7 +44,7 @@ class _Loop:
 class _Body:
     """The nodes and arguments of a functional loop's body or condition."""
 
-    def __init__(self, function: Any):
+    def __init__(self, function: FunctionDef):
         self.function = function
         self.arguments = {a.name: i for i, a in enumerate(function.signature.input_arg)}
         self.nodes = {node.name: node for node in function.node_def}
@@ -63,7 +64,7 @@ class _Body:
 
 
 def functional_trip_count(
-    node: Any, library: Mapping[str, Any], values: ConstantValues
+    node: NodeDef, library: Mapping[str, FunctionDef], values: ConstantValues
 ) -> int | None:
     """Iterations of a While or StatelessWhile op; None where they can't be known.
 
@@ -111,7 +112,7 @@ def _functional_step(body: _Body, index: int) -> int | None:
 
 
 def frame_trip_count(
-    loop_cond: Any, nodes: Mapping[str, Any], values: ConstantValues
+    loop_cond: Any, nodes: Mapping[str, NodeDef], values: ConstantValues
 ) -> int | None:
     """Iterations of the v1 loop with this LoopCond; None where they can't be known."""
 
@@ -133,9 +134,9 @@ def frame_trip_count(
 
 
 def _frame_step(
-    node: Any,
+    node: NodeDef,
     merge: str,
-    nodes: Mapping[str, Any],
+    nodes: Mapping[str, NodeDef],
     source: Callable[[str], str],
     values: ConstantValues,
 ) -> int | None:
@@ -151,7 +152,7 @@ def _frame_step(
     return None
 
 
-def _is_switch_of(node: Any, merge: str, source: Callable[[str], str]) -> bool:
+def _is_switch_of(node: NodeDef, merge: str, source: Callable[[str], str]) -> bool:
     return node.op in ("Switch", "RefSwitch") and source(node.input[0]) == merge
 
 
@@ -159,7 +160,7 @@ _Comparison = tuple[str, str, bool]
 
 
 def _comparisons(
-    condition: str, nodes: Mapping[str, Any], source: Callable[[str], str]
+    condition: str, nodes: Mapping[str, NodeDef], source: Callable[[str], str]
 ) -> Sequence[_Comparison]:
     """(counter, limit, whether inclusive) of each comparison that the condition wants to hold."""
     comparisons: list[_Comparison] = []

@@ -19,6 +19,7 @@ from graphs.building.trip_counts import functional_trip_count
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index
 from graphs.op_graph import LongArray
+from graphs.protos import NodeDef
 from graphs.tensor_protos import Shape
 
 _NEW = frozenset({"TensorListReserve", "EmptyTensorList"})
@@ -121,7 +122,7 @@ _SPARSE_ACCESS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply")
 _DENSE_UPDATE = ("ResourceApply", "AssignAddVariableOp", "AssignSubVariableOp")
 
 
-def workspace_bytes(node: Any, properties: TensorProperties) -> int:
+def workspace_bytes(node: NodeDef, properties: TensorProperties) -> int:
     """What a node's kernel takes while it runs; 0 where a size that it needs is not known."""
     if node.op == "Conv2DBackpropFilter":
         return _patches(properties.shape_of[node.name][0], node, properties, every_shard=True)
@@ -132,7 +133,7 @@ def workspace_bytes(node: Any, properties: TensorProperties) -> int:
     return 0
 
 
-def _patches(kernel: Shape, node: Any, properties: TensorProperties, every_shard: bool) -> int:
+def _patches(kernel: Shape, node: NodeDef, properties: TensorProperties, every_shard: bool) -> int:
     """Of a convolution's gradient: patches of as many images as fill the cache, however few are."""
     gradient = properties.shape(node.input[2])
     if kernel is None or gradient is None or min(*kernel, *gradient) <= 0:
@@ -145,13 +146,13 @@ def _patches(kernel: Shape, node: Any, properties: TensorProperties, every_shard
     return width * pixels * patch * (-(-_L3_BYTES // width // one_image) if several else 1)
 
 
-def _width(node: Any, properties: TensorProperties) -> int:
+def _width(node: NodeDef, properties: TensorProperties) -> int:
     import tensorflow as tf
 
     return max(int(tf.as_dtype(properties.dtype_of[node.name][0]).size), 1)
 
 
-def copied_variables(nodes: Sequence[Any]) -> tuple[set[int], dict[int, str]]:
+def copied_variables(nodes: Sequence[NodeDef]) -> tuple[set[int], dict[int, str]]:
     """What is copied of variables of which a step also reads or writes single rows.
 
     TensorFlow then lets no read share the variable's buffer, and updates a copy of it as a whole.

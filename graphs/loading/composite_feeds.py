@@ -7,19 +7,19 @@ made up for each of them by itself would contradict each other.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.names import op_of
+from graphs.protos import GraphDef
 from graphs.source_model import TensorSpec
 
 Arrays = dict[str, np.ndarray]
 
 
 def made_consistent(
-    graph_def: Any,
+    graph_def: GraphDef,
     properties: TensorProperties,
     feeds: Sequence[TensorSpec],
     arrays: Mapping[str, np.ndarray],
@@ -99,7 +99,7 @@ def _ragged_parts(
         inner = spec
 
 
-def _wanted_columns(graph_def: Any, properties: TensorProperties, indices: TensorSpec) -> int:
+def _wanted_columns(graph_def: GraphDef, properties: TensorProperties, indices: TensorSpec) -> int:
     """The columns that the last product of a sparse matrix wants; 0 where there is none."""
     columns = 0
     for node in graph_def.node:

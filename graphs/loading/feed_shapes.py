@@ -13,6 +13,7 @@ from graphs.graph_view import GraphView
 from graphs.host.did_you_mean import nearest
 from graphs.loading.load_options import GuessedSizes, LoadOptions
 from graphs.names import op_of, with_index
+from graphs.protos import GraphDef, NodeDef
 from graphs.source_model import Signature, TensorSpec
 from graphs.tensor_protos import Shape, dtype_name, shape_of, shape_proto
 
@@ -95,7 +96,7 @@ def _signature_inputs(signatures: Iterable[Signature]) -> Iterable[tuple[str, Te
             yield with_index(spec.tensor), spec
 
 
-def _placeholder_spec(tensor: str, node: Any, producer: int) -> TensorSpec | None:
+def _placeholder_spec(tensor: str, node: NodeDef, producer: int) -> TensorSpec | None:
     """What a placeholder in a GraphDef of version `producer` declares; None for any other op."""
     if node.op not in op_types.PLACEHOLDERS:
         return None
@@ -259,7 +260,7 @@ def _readable(shape: Shape) -> str:
     return "[" + ",".join("?" if size < 0 else str(size) for size in shape) + "]"
 
 
-def write_shapes(graph_def: Any, specs: Sequence[TensorSpec]) -> Any:
+def write_shapes(graph_def: GraphDef, specs: Sequence[TensorSpec]) -> Any:
     """A copy of `graph_def` whose fed placeholders have the shapes of `specs`."""
     result = type(graph_def)()
     result.CopyFrom(graph_def)

@@ -15,6 +15,7 @@ from graphs.host.did_you_mean import did_you_mean_file, nearest
 from graphs.loading.number_forms import INTEGER_LIMIT, REAL, WHOLE, Form
 from graphs.loading.string_feeds import MakeString
 from graphs.names import op_of
+from graphs.protos import GraphDef
 from graphs.source_model import TensorSpec
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _MAY_INDEX = ("int", "uint", "float", "bfloat")
 
 
 def generate_feeds(
-    graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str], seed: int
+    graph_def: GraphDef, feeds: Sequence[TensorSpec], fetches: Sequence[str], seed: int
 ) -> FeedArrays:
     """Random arrays that a run can be fed with, the same for the same seed.
 

@@ -20,6 +20,7 @@ from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.loading.number_forms import FED_SIZE, INTEGER_LIMIT, REAL, WHOLE, Form
 from graphs.names import op_of, parse_input, source_of
+from graphs.protos import NodeDef
 from graphs.tensor_protos import Shape, shape_of
 
 # Of these only the first output holds elements: Unique's second holds positions.
@@ -46,7 +47,7 @@ class ElementFlow:
                 if not name.startswith("^"):
                     self.readers.setdefault(parse_input(name).tensor, []).append((node, position))
 
-    def passed_on(self, node: Any, position: int) -> list[str]:
+    def passed_on(self, node: NodeDef, position: int) -> list[str]:
         """The outputs of a node that hold the elements of its input at `position`."""
         positions = op_types.ELEMENTS.get(node.op, ())
         if positions is not None and position not in positions:
@@ -194,7 +195,7 @@ class IndexRanges:
                     inside._in_loop[argument_name(number + 1, position) + ":0"] = own
         return opened.functions, inside
 
-    def _wanted(self, node: Any, position: int) -> Form:
+    def _wanted(self, node: NodeDef, position: int) -> Form:
         """What a node wants of the numbers of its input."""
         if node.op in _COMPARED:
             count = self._counted_by(node.input[1 - position])
@@ -207,7 +208,7 @@ class IndexRanges:
             name = ""
         return Form(name, size + 1 if size is not None and name in ("length", "size") else size)
 
-    def _bound(self, node: Any, bound: str) -> int | None:
+    def _bound(self, node: NodeDef, bound: str) -> int | None:
         """A size as _TABLE names it; None where it is not known."""
         if bound == ".":
             return None
@@ -254,7 +255,7 @@ class IndexRanges:
         forms = self._all_wanted(counter) if counter else ()
         return min((form.limit for form in forms if form.limit), default=None)
 
-    def _changed(self, node: Any, position: int, scale: _Scale) -> _Scale | None:
+    def _changed(self, node: NodeDef, position: int, scale: _Scale) -> _Scale | None:
         """The scale behind a division by a constant, a difference with one, a bound or a mask."""
         if node.op in ("Maximum", "Minimum") or (node.op in _BOUNDED and position == 0):
             return scale

@@ -11,6 +11,7 @@ from graphs.graph_view import GraphView
 from graphs.loading.model_variables import captured_objects, used_variables
 from graphs.loading.saved_model_file import asset_feeds, checkpoint_prefix, main_ops
 from graphs.names import data_inputs, op_of
+from graphs.protos import MetaGraphDef
 from graphs.source_model import Initialization
 
 _INIT_NAME = re.compile(
@@ -24,7 +25,7 @@ _VALUE = "VARIABLE_VALUE"
 _OF_A_SAVER = op_types.VARIABLES | op_types.CALLS | op_types.MUST_BE_FED | {"Const"}
 
 
-def of_saved_model(view: GraphView, meta_graph: Any, directory: str) -> Initialization:
+def of_saved_model(view: GraphView, meta_graph: MetaGraphDef, directory: str) -> Initialization:
     """How a SavedModel's variables start: from its checkpoint, as TensorFlow's loader has it."""
     saver = meta_graph.saver_def
     prefix = checkpoint_prefix(meta_graph, directory)
@@ -41,7 +42,9 @@ def of_saved_model(view: GraphView, meta_graph: Any, directory: str) -> Initiali
     )
 
 
-def with_saved_variables(start: Initialization, view: GraphView, meta_graph: Any) -> Initialization:
+def with_saved_variables(
+    start: Initialization, view: GraphView, meta_graph: MetaGraphDef
+) -> Initialization:
     """With the values that TensorFlow 2 saved: its loader finds them by objects, not by a saver.
 
     The saver of such a model may restore copies of the variables that no run uses, or leave some
@@ -105,7 +108,9 @@ def _same_objects(saved: Sequence[Any], written: Sequence[Any]) -> dict[int, int
     return number_there
 
 
-def of_graph(view: GraphView, meta_graph: Any, path: str, fetches: Sequence[str]) -> Initialization:
+def of_graph(
+    view: GraphView, meta_graph: MetaGraphDef, path: str, fetches: Sequence[str]
+) -> Initialization:
     """How a graph's variables start: by its own ops, and by a checkpoint beside a MetaGraphDef."""
     init_ops = _init_ops(view, fetches)
     saver = meta_graph.saver_def if meta_graph is not None else None

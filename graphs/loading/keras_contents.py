@@ -17,6 +17,8 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
+from graphs.protos import FunctionDef
+
 _KERAS = re.compile(
     r"(tf_)?keras(\.|$)|tensorflow\.python\.(ops\.init_ops(_v2)?|ops\.ragged\.ragged_tensor|"
     r"framework\.(dtypes|sparse_tensor|tensor|tensor_shape|tensor_spec))$"
@@ -112,7 +114,7 @@ def _may_be_made(module: str, name: str) -> bool:
     return bool((_OF_FUNCTIONS if is_function else _KERAS).match(module))
 
 
-def _is_plain_or_keras(function: Any) -> bool:
+def _is_plain_or_keras(function: FunctionDef) -> bool:
     """Whether a Lambda's function is none, a shape, or named as one of Keras' own."""
     if isinstance(function, dict):
         name = str(function.get("config"))

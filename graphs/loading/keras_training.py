@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
+from graphs.protos import DType
+
 SERVE, TRAIN = "serve", "train_step"
 
 
@@ -186,7 +188,7 @@ def _losses(model: Any) -> list[Any]:
     return losses
 
 
-def _spec(shape: Any, dtype: Any, name: str) -> Any:
+def _spec(shape: Any, dtype: DType, name: str) -> Any:
     import tensorflow as tf
 
     plain = name.partition(":")[0].replace("/", "_").replace(".", "_")

@@ -24,6 +24,7 @@ from graphs.loading.model_variables import find_variables
 from graphs.loading.run_selection import RunSources, SelectedRun, select_run
 from graphs.loading.sniff import ModelFile, sniff
 from graphs.loading.variable_updates import OptimizerUpdates, require_runnable
+from graphs.protos import GraphDef, MetaGraphDef, NodeDef
 from graphs.source_model import Initialization, Signature, SourceModel, Variable
 
 
@@ -33,8 +34,8 @@ class _Parts:
 
     path: str
     kind: str
-    graph_def: Any
-    meta_graph: Any
+    graph_def: GraphDef
+    meta_graph: MetaGraphDef
     saved_model_dir: str
     signatures: Mapping[str, Signature]
     notes: tuple[str, ...] = ()
@@ -168,7 +169,7 @@ def require_sound(view: GraphView) -> None:
             _require_sound(node, view.library)
 
 
-def _require_sound(node: Any, functions: Collection[str]) -> None:
+def _require_sound(node: NodeDef, functions: Collection[str]) -> None:
     shape = node.attr["shape"].shape if "shape" in node.attr else None
     if shape is not None and any(dim.size < -1 for dim in shape.dim):
         sizes = [dim.size for dim in shape.dim]
@@ -181,7 +182,7 @@ def _require_sound(node: Any, functions: Collection[str]) -> None:
                 raise _damaged(node, f"a call of {name!r}, which is not defined")
 
 
-def _require_whole(node: Any) -> None:
+def _require_whole(node: NodeDef) -> None:
     """Checks that a constant has as many bytes as its shape and dtype say."""
     import tensorflow as tf
 
@@ -199,7 +200,7 @@ def _require_whole(node: Any) -> None:
         )
 
 
-def _damaged(node: Any, damage: str) -> ModelError:
+def _damaged(node: NodeDef, damage: str) -> ModelError:
     return ModelError(
         f"reading the graph: op {node.name!r} has {damage}; the model is damaged, save it again"
     )

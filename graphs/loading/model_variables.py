@@ -8,6 +8,7 @@ from graphs.function_library import callees
 from graphs.graph_view import GraphView
 from graphs.loading.variable_updates import OptimizerUpdates
 from graphs.names import data_inputs, op_of
+from graphs.protos import MetaGraphDef, NodeDef
 from graphs.source_model import Variable
 from graphs.tensor_protos import dtype_name, shape_of
 
@@ -16,7 +17,7 @@ _TRAINABLE_COLLECTION = "trainable_variables"
 
 
 def find_variables(
-    view: GraphView, meta_graph: Any, updates: OptimizerUpdates
+    view: GraphView, meta_graph: MetaGraphDef, updates: OptimizerUpdates
 ) -> tuple[Variable, ...]:
     """All variables of the main graph that something uses.
 
@@ -45,7 +46,7 @@ def used_variables(view: GraphView) -> list[str]:
     ]
 
 
-def _variable(node: Any, trainable: Collection[str]) -> Variable:
+def _variable(node: NodeDef, trainable: Collection[str]) -> Variable:
     shared = node.attr["shared_name"].s.decode("utf-8", "replace")
     return Variable(
         name=shared or node.name,
@@ -56,7 +57,7 @@ def _variable(node: Any, trainable: Collection[str]) -> Variable:
     )
 
 
-def _from_collection(view: GraphView, meta_graph: Any) -> set[str] | None:
+def _from_collection(view: GraphView, meta_graph: MetaGraphDef) -> set[str] | None:
     """The variable ops in the collection; None where the model has no such collection."""
     if meta_graph is None or _TRAINABLE_COLLECTION not in meta_graph.collection_def:
         return None
@@ -75,7 +76,7 @@ def _from_collection(view: GraphView, meta_graph: Any) -> set[str] | None:
     return trainable - {""}
 
 
-def _from_objects(view: GraphView, meta_graph: Any, ops: list[str]) -> set[str] | None:
+def _from_objects(view: GraphView, meta_graph: MetaGraphDef, ops: list[str]) -> set[str] | None:
     """The variable ops that the object graph calls trainable; None where there is none."""
     if meta_graph is None or not meta_graph.HasField("object_graph_def"):
         return None

@@ -13,6 +13,7 @@ from graphs.host.did_you_mean import nearest
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.variable_updates import OptimizerUpdates, is_assignment
 from graphs.names import op_of
+from graphs.protos import NodeDef
 from graphs.source_model import Signature
 
 TRAIN_SIGNATURES = ("train_step", "train")
@@ -252,7 +253,7 @@ def sinks(view: GraphView) -> tuple[str, ...]:
     return tuple(f"{name}:0" for name in with_inputs or unused)
 
 
-def _saves_or_restores(view: GraphView, node: Any) -> bool:
+def _saves_or_restores(view: GraphView, node: NodeDef) -> bool:
     """Whether an op, or one of a function that it calls, is a saver's."""
     called = referred_functions([node], view.library)
     bodies = ([node], *(view.library[name].node_def for name in called))

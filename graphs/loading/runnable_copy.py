@@ -4,10 +4,10 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from graphs.effects import acts_when_loaded, without_effects
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
+from graphs.protos import SavedModelProto
 
 
 def runnable_copy(directory: str, scratch: str) -> str:
@@ -25,7 +25,7 @@ def serialized_without_effects(serialized: bytes) -> bytes:
     return serialized if cut is graph_def else bytes(cut.SerializeToString())
 
 
-def write_without_effects(directory: Path, saved_model: Any, target: Path) -> bool:
+def write_without_effects(directory: Path, saved_model: SavedModelProto, target: Path) -> bool:
     """Cuts out, in place, what acts outside of the process, and writes a copy where that is any."""
     acting = [each for each in saved_model.meta_graphs if acts_when_loaded(each)]
     for meta_graph in acting:
@@ -35,7 +35,7 @@ def write_without_effects(directory: Path, saved_model: Any, target: Path) -> bo
     return bool(acting)
 
 
-def write_beside(directory: Path, saved_model: Any, target: Path) -> None:
+def write_beside(directory: Path, saved_model: SavedModelProto, target: Path) -> None:
     """Writes a SavedModel with the files of another one, which are linked."""
     protos = shutil.ignore_patterns(*SAVED_MODEL_FILES)
     shutil.copytree(directory.absolute(), target, ignore=protos, copy_function=os.symlink)

@@ -9,6 +9,7 @@ from graphs.errors import ModelError
 from graphs.host.scratch import temporary_directory
 from graphs.loading.sniff import ModelFile
 from graphs.names import op_of
+from graphs.protos import MetaGraphDef, SavedModelProto
 from graphs.source_model import Signature, TensorSpec
 from graphs.tensor_protos import dtype_name, shape_of
 
@@ -22,7 +23,7 @@ _ASSETS_DIRECTORY = "assets"
 _LOADABLE_NAMES = ("saved_model.pb", "saved_model.pbtxt")
 
 
-def choose_meta_graph(saved_model: Any, tags: tuple[str, ...], path: str) -> Any:
+def choose_meta_graph(saved_model: SavedModelProto, tags: tuple[str, ...], path: str) -> Any:
     """The MetaGraphDef with exactly `tags`; without tags the only one, or the one for serving.
 
     Args:
@@ -52,12 +53,12 @@ def choose_meta_graph(saved_model: Any, tags: tuple[str, ...], path: str) -> Any
     return matching[0]
 
 
-def kind_of(meta_graph: Any) -> str:
+def kind_of(meta_graph: MetaGraphDef) -> str:
     """ "saved_model_v2" where objects are kept, as TensorFlow 2 does, else "saved_model_v1"."""
     return "saved_model_v2" if meta_graph.HasField("object_graph_def") else "saved_model_v1"
 
 
-def read_signatures(meta_graph: Any) -> dict[str, Signature]:
+def read_signatures(meta_graph: MetaGraphDef) -> dict[str, Signature]:
     """{name: Signature} of all signatures that are runs."""
     return {
         name: Signature(
@@ -89,14 +90,14 @@ def _dtype(info: Any) -> str:
     return dtype_name(info.dtype, f"{info.name!r} of a signature") if info.dtype else ""
 
 
-def collection_names(meta_graph: Any, key: str) -> list[str]:
+def collection_names(meta_graph: MetaGraphDef, key: str) -> list[str]:
     """The names in a collection of nodes; none where there is no such collection."""
     if meta_graph is None or key not in meta_graph.collection_def:
         return []
     return list(meta_graph.collection_def[key].node_list.value)
 
 
-def main_ops(meta_graph: Any) -> list[str]:
+def main_ops(meta_graph: MetaGraphDef) -> list[str]:
     """The ops that the loader runs after it has restored the variables."""
     if INIT_SIGNATURE in meta_graph.signature_def:
         outputs = meta_graph.signature_def[INIT_SIGNATURE].outputs
@@ -105,7 +106,7 @@ def main_ops(meta_graph: Any) -> list[str]:
     return [op_of(name) for name in next(filter(None, in_collections), [])]
 
 
-def train_ops(meta_graph: Any) -> list[str]:
+def train_ops(meta_graph: MetaGraphDef) -> list[str]:
     """The ops of the train_op collection or of the signature that holds it."""
     if meta_graph is None:
         return []
@@ -115,7 +116,9 @@ def train_ops(meta_graph: Any) -> list[str]:
     return collection_names(meta_graph, "train_op")
 
 
-def asset_feeds(meta_graph: Any, directory: str, needed: Collection[str]) -> dict[str, str]:
+def asset_feeds(
+    meta_graph: MetaGraphDef, directory: str, needed: Collection[str]
+) -> dict[str, str]:
     """{tensor: path of the asset file} of the assets that are there.
 
     Args:
@@ -138,7 +141,7 @@ def asset_feeds(meta_graph: Any, directory: str, needed: Collection[str]) -> dic
     return feeds
 
 
-def missing_assets(meta_graph: Any, directory: str) -> list[str]:
+def missing_assets(meta_graph: MetaGraphDef, directory: str) -> list[str]:
     """A sentence about each asset that is declared and not there."""
     return [
         f"the asset {name!r}, which the model declares, is not in its folder; nothing that loading "
@@ -148,7 +151,7 @@ def missing_assets(meta_graph: Any, directory: str) -> list[str]:
     ]
 
 
-def _declared_assets(meta_graph: Any, directory: str) -> dict[str, tuple[str, str]]:
+def _declared_assets(meta_graph: MetaGraphDef, directory: str) -> dict[str, tuple[str, str]]:
     """{tensor: (name, path)} of all assets that a MetaGraphDef declares.
 
     Raises:
@@ -175,7 +178,7 @@ def _declared_assets(meta_graph: Any, directory: str) -> dict[str, tuple[str, st
     return declared
 
 
-def checkpoint_prefix(meta_graph: Any, directory: str) -> str:
+def checkpoint_prefix(meta_graph: MetaGraphDef, directory: str) -> str:
     """The prefix of the variables' checkpoint; empty where nothing is saved.
 
     Raises:

@@ -16,6 +16,7 @@ import numpy as np
 from graphs import op_types
 from graphs.loading.index_ranges import ElementFlow
 from graphs.names import data_inputs
+from graphs.protos import FunctionDef, NodeDef
 
 FEATURE_LIMIT = 100
 """Integer features are below this, as integer inputs are."""
@@ -60,7 +61,7 @@ class StringContents:
                 seen.update(new)
                 pending.extend(new)
 
-    def _features(self, node: Any) -> Mapping[str, tuple[int, int]]:
+    def _features(self, node: NodeDef) -> Mapping[str, tuple[int, int]]:
         """{feature: (dtype, how many values)} of an op that parses examples."""
         shapes = node.attr["dense_shapes"].list.shape
         dense = [int(np.prod([d.size for d in shape.dim], dtype=int)) for shape in shapes]
@@ -76,7 +77,7 @@ class StringContents:
             features.update({name: (kind, 2) for name, kind in zip(names, kinds, strict=True)})
         return features
 
-    def _keys(self, node: Any, argument: str, count: int) -> list[str]:
+    def _keys(self, node: NodeDef, argument: str, count: int) -> list[str]:
         """The names of `count` features, which are an attribute or constant inputs of the op."""
         if argument in node.attr:
             return [key.decode(errors="replace") for key in node.attr[argument].list.s]
@@ -98,7 +99,7 @@ class StringContents:
         return [value.decode(errors="replace") for value in np.ravel(values).tolist()]
 
 
-def _decodes(function: Any) -> bool:
+def _decodes(function: FunctionDef) -> bool:
     """Whether an op of a FunctionDef decodes pictures."""
     return any(_PICTURE_OP.fullmatch(node.op) for node in function.node_def)
 

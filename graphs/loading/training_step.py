@@ -14,6 +14,7 @@ from graphs.building.never_evaluated import never_evaluated, restore_evaluated
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.function_library import library_of
+from graphs.protos import GraphDef
 from graphs.source_model import SourceModel, Variable
 
 LEARNING_RATE = 0.01
@@ -145,7 +146,7 @@ def _update(handle: Any, gradient: Any) -> Any:
     return tf.raw_ops.ApplyGradientDescent(var=handle, alpha=rate, delta=gradient).op
 
 
-def _natural_gradients(graph_def: Any) -> Any:
+def _natural_gradients(graph_def: GraphDef) -> Any:
     """A copy without custom gradients, which are Python of the process that built the model.
 
     tf.custom_gradient registers a function under a numbered name; what has that number in this

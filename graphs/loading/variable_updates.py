@@ -10,6 +10,7 @@ from graphs.errors import ModelError
 from graphs.function_library import callees, reached_functions
 from graphs.graph_view import GraphView
 from graphs.names import data_inputs, op_of, source_of
+from graphs.protos import NodeDef
 
 # ApplyAdam, ResourceApplyAdam, SparseApplyAdagrad, ResourceSparseApplyFtrlV2, ...
 _APPLY = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
@@ -28,14 +29,14 @@ _ASSIGN = re.compile(
 _DRAW = re.compile(r"Rng(ReadAnd)?Skip$|Stateful(Uniform|StandardNormal|TruncatedNormal|Random)")
 
 
-def is_optimizer_op(node: Any) -> bool:
+def is_optimizer_op(node: NodeDef) -> bool:
     """Whether the op itself (not what it calls) updates its input 0 as an optimizer does."""
     if _APPLY.match(node.op):
         return True
     return node.op in _SUBTRACT and not _MOVING_AVERAGE.search(node.name)
 
 
-def is_assignment(node: Any) -> bool:
+def is_assignment(node: NodeDef) -> bool:
     """Whether the op writes the variable that is its input 0."""
     return any(pattern.match(node.op) for pattern in (_ASSIGN, _APPLY, _DRAW))
 
@@ -52,7 +53,7 @@ class OptimizerUpdates:
             if (updated := self._updated_variables(node)) is not None
         }
 
-    def _updated_variables(self, node: Any) -> tuple[str, ...] | None:
+    def _updated_variables(self, node: NodeDef) -> tuple[str, ...] | None:
         """The variable ops that a node of the main graph trains; None where it trains nothing."""
         positions = self._updated_positions(node)
         if not positions:
@@ -61,7 +62,7 @@ class OptimizerUpdates:
         ops = [self._view.variable_of(inputs[i]) for i in sorted(positions) if i < len(inputs)]
         return tuple(dict.fromkeys(op for op in ops if op))
 
-    def _updated_positions(self, node: Any) -> frozenset[int]:
+    def _updated_positions(self, node: NodeDef) -> frozenset[int]:
         """Positions of the inputs that a node trains."""
         if is_optimizer_op(node):
             return frozenset({0})

@@ -25,6 +25,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.host.asked_child import ChildError, ask_child
 from graphs.names import data_inputs, op_of, source_of, tensor_of
 from graphs.op_graph import FloatArray
+from graphs.protos import FunctionDef, NodeDef
 from graphs.tensor_protos import placeholder
 
 PRICING_SECONDS = 600.0
@@ -99,13 +100,13 @@ def with_defaults(flat: FlatGraph, properties: TensorProperties, work: OpWork) -
     return OpWork(flops, memory_bytes, work.notes)
 
 
-def _moved(node: Any, properties: TensorProperties) -> float:
+def _moved(node: NodeDef, properties: TensorProperties) -> float:
     """Bytes of all inputs and outputs of a node."""
     read = sum(properties.num_bytes(tensor) for tensor in data_inputs(node))
     return float(read + sum(properties.bytes_of[node.name]))
 
 
-def _runs_functions(node: Any, library: Mapping[str, Any]) -> bool:
+def _runs_functions(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
     return node.op in library or any(
         value.HasField("func") or value.list.func for value in node.attr.values()
     )
@@ -129,17 +130,17 @@ class _Kinds:
         self._unknown = frozenset(properties.unknown)
         self._number: dict[tuple[bytes, tuple[str, ...]], int] = {}
         self._reads: dict[bytes, str] = {}
-        self.nodes: list[Any] = []
+        self.nodes: list[NodeDef] = []
         self.output_bytes: list[list[int]] = []
         self.moved_bytes: list[float] = []
 
-    def has_unknown_size(self, node: Any) -> bool:
+    def has_unknown_size(self, node: NodeDef) -> bool:
         """Whether a run decides the size of a tensor that the node reads or makes."""
         outputs = range(len(self._properties.shape_of[node.name]))
         tensors = [*(f"{node.name}:{i}" for i in outputs), *map(tensor_of, data_inputs(node))]
         return not self._unknown.isdisjoint(tensors)
 
-    def number(self, node: Any) -> int:
+    def number(self, node: NodeDef) -> int:
         """The number of the node's kind."""
         inputs = tuple(map(self._read, data_inputs(node)))
         key = (bare(node), inputs)
@@ -169,7 +170,7 @@ class _Kinds:
             self._reads[what] = self._add(node, f"read{len(self._reads)}").name
         return self._reads[what]
 
-    def _add(self, node: Any, name: str) -> Any:
+    def _add(self, node: NodeDef, name: str) -> Any:
         """Adds a copy of this name that reads nothing and wishes for no place."""
         copy = type(node).FromString(bare(node))
         copy.name = name
@@ -212,7 +213,7 @@ def _is_size(found: Sequence[int], wanted: Sequence[int]) -> bool:
     return all(not a or a >= b for a, b in zip(found, wanted, strict=False))
 
 
-def _ask(nodes: Sequence[Any], versions: Any) -> Mapping[str, Any]:
+def _ask(nodes: Sequence[NodeDef], versions: Any) -> Mapping[str, Any]:
     """Runs the pricing process on NodeDefs; {"error": ...} where it fails or dies."""
     from tensorflow.core.framework import graph_pb2
     from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2

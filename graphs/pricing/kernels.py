@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
+from graphs.protos import NodeDef
 
 SHIPPED_GPU_KERNELS = pathlib.Path(__file__).with_name("gpu_kernels.txt")
 
@@ -56,7 +57,7 @@ class KernelTable:
         default_factory=dict, compare=False, repr=False
     )
 
-    def matching(self, node: Any, device_type: str) -> Kernel | None:
+    def matching(self, node: NodeDef, device_type: str) -> Kernel | None:
         """The kernel that a NodeDef would get on a device type; None where there is none."""
         if node.op not in self.of_op:
             return None
@@ -69,7 +70,7 @@ class KernelTable:
             self._matched[key] = self._first_matching(node, device_type)
         return self._matched[key]
 
-    def _first_matching(self, node: Any, device_type: str) -> Kernel | None:
+    def _first_matching(self, node: NodeDef, device_type: str) -> Kernel | None:
         values = None
         for kernel in self.of_op.get(node.op, ()):
             if not kernel.runs_on(device_type) or kernel.label != _label(node):
@@ -87,7 +88,7 @@ class KernelTable:
             self._names[op] = tuple(sorted(names))
         return self._names[op]
 
-    def launches(self, node: Any, device_type: str) -> bool:
+    def launches(self, node: NodeDef, device_type: str) -> bool:
         """Whether running the node launches a kernel on a GPU: not for buffers and host values."""
         kernel = self.matching(node, device_type)
         if device_type != "GPU" or kernel is None or node.op in op_types.NO_LAUNCH:
@@ -181,11 +182,11 @@ def _values(value: Any) -> frozenset[str]:
     return frozenset({value.s.decode() if kind == "s" else str(getattr(value, kind))})
 
 
-def _label(node: Any) -> str:
+def _label(node: NodeDef) -> str:
     return node.attr["_kernel"].s.decode() if "_kernel" in node.attr else ""
 
 
-def _attribute_values(node: Any, names: Iterable[str]) -> dict[str, frozenset[str]]:
+def _attribute_values(node: NodeDef, names: Iterable[str]) -> dict[str, frozenset[str]]:
     """{attribute: its values}; the op's default where the node leaves an attribute out."""
     values = {}
     for name in names:

@@ -24,6 +24,7 @@ from graphs.function_library import reached_functions
 from graphs.op_graph import FloatArray, IntArray
 from graphs.pricing.grappler_costs import OpWork, estimate, with_defaults
 from graphs.pricing.kernels import KernelTable, kernel_table
+from graphs.protos import FunctionDef, NodeDef
 
 BoolArray = npt.NDArray[np.bool_]
 DEVICE_TYPES = ("CPU", "GPU")
@@ -128,7 +129,9 @@ def _inner_work(
     return joined([outer, nested])
 
 
-def runs_on(node: Any, device_type: str, table: KernelTable, library: Mapping[str, Any]) -> bool:
+def runs_on(
+    node: NodeDef, device_type: str, table: KernelTable, library: Mapping[str, FunctionDef]
+) -> bool:
     """Whether a node, and everything in the functions that it runs, has a kernel on a device type.
 
     An op type without any registration, here or shipped (a custom op of another process, say),

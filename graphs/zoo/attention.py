@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from graphs.errors import UsageError
+from graphs.protos import Tensor
 from graphs.zoo.network import Network
 
 HEAD_SIZE = 64
@@ -28,13 +29,13 @@ def num_heads(hidden_size: int) -> int:
     return max(1, hidden_size // HEAD_SIZE)
 
 
-def projected(network: Network, name: str, states: Any, width: int) -> Any:
+def projected(network: Network, name: str, states: Tensor, width: int) -> Any:
     """A fully connected layer with bias."""
     with tf.name_scope(name):
         return network.dense(states, width, _STDDEV)
 
 
-def layer_norm(network: Network, states: Any) -> Any:
+def layer_norm(network: Network, states: Tensor) -> Any:
     """(x - mean) / sqrt(variance + ε) · scale + offset over each row."""
     with tf.name_scope("norm"):
         scale = network.constant_weights("scale", [states.shape[-1]], 1.0)
@@ -43,7 +44,7 @@ def layer_norm(network: Network, states: Any) -> Any:
         return tf.nn.batch_normalization(states, mean, variance, offset, scale, 1e-12)
 
 
-def self_attention(network: Network, states: Any, bias: Any, batch_size: int) -> Any:
+def self_attention(network: Network, states: Tensor, bias: Tensor, batch_size: int) -> Any:
     """Multi-head scaled dot-product attention (Vaswani et al., 2017), without dropout.
 
     Args:
@@ -74,7 +75,7 @@ def self_attention(network: Network, states: Any, bias: Any, batch_size: int) ->
     return projected(network, "output", context, hidden_size)
 
 
-def feed_forward(network: Network, states: Any, inner_size: int) -> Any:
+def feed_forward(network: Network, states: Tensor, inner_size: int) -> Any:
     """Two fully connected layers with a Gaussian error linear unit between them."""
     inner = tf.nn.gelu(projected(network, "inner", states, inner_size))
     return projected(network, "outer", inner, states.shape[-1])

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from graphs.protos import Tensor
 from graphs.zoo.convolutional import cross_entropy, dense
 from graphs.zoo.network import Network, Training, v1
 
@@ -40,7 +41,7 @@ def build(settings: Mapping[str, int]) -> Network:
     return network
 
 
-def _convolved(network: Network, name: str, images: Any, width: int) -> Any:
+def _convolved(network: Network, name: str, images: Tensor, width: int) -> Any:
     with tf.name_scope(name):
         weights = network.weights("kernel", [5, 5, images.shape[3], width], 0.05, decay=False)
         bias = network.constant_weights("bias", [width], 0.1)
@@ -48,11 +49,11 @@ def _convolved(network: Network, name: str, images: Any, width: int) -> Any:
         return tf.nn.relu(tf.nn.bias_add(outputs, bias))
 
 
-def _pooled(images: Any) -> Any:
+def _pooled(images: Tensor) -> Any:
     return tf.nn.max_pool2d(images, ksize=3, strides=2, padding="SAME", name="pool")
 
 
-def _normalised(images: Any) -> Any:
+def _normalised(images: Tensor) -> Any:
     return tf.nn.local_response_normalization(
         images, 4, bias=1.0, alpha=0.001 / 9.0, beta=0.75, name="norm"
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from graphs.protos import Tensor
 from graphs.zoo.network import Network, Training, v1
 
 RMSPROP = Training(
@@ -17,7 +18,7 @@ _MOVING_AVERAGE_DECAY = 0.997
 
 def convolution(
     network: Network,
-    images: Any,
+    images: Tensor,
     num_filters: int,
     kernel: tuple[int, int] | int = 1,
     stride: int = 1,
@@ -31,7 +32,7 @@ def convolution(
     return tf.nn.conv2d(images, weights, strides=stride, padding=padding)
 
 
-def batch_norm(network: Network, images: Any) -> Any:
+def batch_norm(network: Network, images: Tensor) -> Any:
     """Batch normalisation with scale and offset; the step updates the moving averages."""
     with tf.name_scope("batch_norm"):
         channels = [images.shape[3]]
@@ -50,7 +51,9 @@ def batch_norm(network: Network, images: Any) -> Any:
         return outputs
 
 
-def conv_norm_relu(network: Network, name: str, images: Any, num_filters: int, *window: Any) -> Any:
+def conv_norm_relu(
+    network: Network, name: str, images: Tensor, num_filters: int, *window: Any
+) -> Any:
     """Convolution, batch normalisation and rectifier in a name scope of their own.
 
     `window` is kernel, stride and padding, as `convolution` takes them.
@@ -60,18 +63,18 @@ def conv_norm_relu(network: Network, name: str, images: Any, num_filters: int, *
         return tf.nn.relu(batch_norm(network, outputs))
 
 
-def dense(network: Network, name: str, inputs: Any, width: int) -> Any:
+def dense(network: Network, name: str, inputs: Tensor, width: int) -> Any:
     """A fully connected layer with bias, f4[B, n] to f4[B, width]."""
     with tf.name_scope(name):
         return network.dense(inputs, width, 1 / math.sqrt(inputs.shape[1]))
 
 
-def global_average(images: Any) -> Any:
+def global_average(images: Tensor) -> Any:
     """Mean over height and width, f4[B, channels]."""
     return tf.reduce_mean(images, [1, 2], name="global_average")
 
 
-def cross_entropy(logits: Any, labels: Any) -> Any:
+def cross_entropy(logits: Tensor, labels: Tensor) -> Any:
     """Mean softmax cross entropy, scalar, of logits f4[B, K] and labels i4[B]."""
     return tf.reduce_mean(
         tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from graphs.protos import Tensor
 from graphs.zoo.network import Network, Training, v1
 
 _ROWS = (
@@ -87,7 +88,7 @@ def _looked_up(network: Network, ids: Any, num_rows: int, hidden_size: int) -> A
     return tf.gather(table, ids)
 
 
-def _perceptron(network: Network, name: str, inputs: Any, widths: Sequence[int]) -> Any:
+def _perceptron(network: Network, name: str, inputs: Tensor, widths: Sequence[int]) -> Any:
     """Fully connected layers with rectifiers between them, none after the last."""
     for index, width in enumerate(widths):
         with tf.name_scope(f"{name}_{index}"):

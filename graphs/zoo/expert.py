@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from graphs.names import op_of
+from graphs.protos import GraphDef, NodeDef
 
 PART_ATTRIBUTE = "_tfplace_expert_part"
 PARTS_ATTRIBUTE = "_tfplace_expert_parts"
@@ -37,7 +38,7 @@ _GRADIENT_SCOPE = re.compile(r"^gradients/(.+?)(?:_gradient_sum|_grad)(?:_\d+)?/
 
 
 def expert_placement(
-    graph_def: Any, op_names: Iterable[str], num_gpus: int
+    graph_def: GraphDef, op_names: Iterable[str], num_gpus: int
 ) -> dict[str, int | None] | None:
     """The expert's device of each op.
 
@@ -79,7 +80,7 @@ def expert_placement(
 
 def _follow(
     name: str,
-    nodes: dict[str, Any],
+    nodes: dict[str, NodeDef],
     device_of_op: dict[str, int | None],
     known: dict[str, int | None],
 ) -> None:

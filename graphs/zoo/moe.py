@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from graphs.protos import Tensor
 from graphs.zoo import attention
 from graphs.zoo.convolutional import cross_entropy
 from graphs.zoo.network import Network, Training, v1
@@ -51,7 +52,7 @@ def build(settings: Mapping[str, int]) -> Network:
 
 
 def _layer(
-    network: Network, states: Any, bias: Any, settings: Mapping[str, int]
+    network: Network, states: Tensor, bias: Tensor, settings: Mapping[str, int]
 ) -> tuple[Any, Any]:
     """States f4[B·T, H] after the layer, and how unevenly it used its experts."""
     with tf.name_scope("attention"):
@@ -65,7 +66,7 @@ def _layer(
         return states + tf.reshape(outputs, states.shape), imbalance
 
 
-def _gates(network: Network, grouped: Any, num_experts: int) -> tuple[Any, Any]:
+def _gates(network: Network, grouped: Tensor, num_experts: int) -> tuple[Any, Any]:
     """Top-2 gating with capacity (GShard, algorithm 1, with the second expert always asked).
 
     Args:
@@ -99,7 +100,7 @@ def _gates(network: Network, grouped: Any, num_experts: int) -> tuple[Any, Any]:
     return tf.add_n(combine), num_experts * tf.reduce_sum(shares)
 
 
-def _experts(network: Network, grouped: Any, combine: Any, inner_size: int) -> Any:
+def _experts(network: Network, grouped: Tensor, combine: Any, inner_size: int) -> Any:
     """Sends tokens to the experts' slots, runs the experts, and combines; f4[G, S, H]."""
     num_groups, num_tokens, num_experts, capacity = combine.shape
     hidden_size = grouped.shape[2]

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from graphs.errors import UsageError
+from graphs.protos import Tensor
 from graphs.zoo.convolutional import (
     RMSPROP,
     batch_norm,
@@ -79,7 +80,7 @@ def _plan(filters: int, num_layers: int, num_stages: int) -> list[tuple[str, boo
     return plan
 
 
-def _normal_cell(network: Network, inputs: Any, previous: Any, filters: int) -> Any:
+def _normal_cell(network: Network, inputs: Tensor, previous: Any, filters: int) -> Any:
     """Five sums of pairs, concatenated with the cell before's output."""
     p = _fitted(network, previous, inputs, filters)
     h = _squeezed(network, "squeeze", inputs, filters)
@@ -96,7 +97,7 @@ def _normal_cell(network: Network, inputs: Any, previous: Any, filters: int) -> 
     return tf.concat(outputs, 3)
 
 
-def _reduction_cell(network: Network, inputs: Any, previous: Any, filters: int) -> Any:
+def _reduction_cell(network: Network, inputs: Tensor, previous: Any, filters: int) -> Any:
     """The cell that halves height and width."""
     p = _fitted(network, previous, inputs, filters)
     h = _squeezed(network, "squeeze", inputs, filters)
@@ -111,16 +112,16 @@ def _reduction_cell(network: Network, inputs: Any, previous: Any, filters: int) 
     return tf.concat([second, third, fourth, fifth], 3)
 
 
-def _average(images: Any, stride: int = 1) -> Any:
+def _average(images: Tensor, stride: int = 1) -> Any:
     return tf.nn.avg_pool2d(images, 3, stride, "SAME")
 
 
-def _squeezed(network: Network, name: str, images: Any, filters: int) -> Any:
+def _squeezed(network: Network, name: str, images: Tensor, filters: int) -> Any:
     with tf.name_scope(name):
         return batch_norm(network, convolution(network, tf.nn.relu(images), filters))
 
 
-def _fitted(network: Network, previous: Any, inputs: Any, filters: int) -> Any:
+def _fitted(network: Network, previous: Any, inputs: Tensor, filters: int) -> Any:
     """The output of the cell before, brought to the inputs' size and `filters` channels.
 
     Where it is twice as large, it is sampled on two grids that are a pixel apart. The first cell
@@ -147,7 +148,7 @@ def _fitted(network: Network, previous: Any, inputs: Any, filters: int) -> Any:
 
 
 def _separable(
-    network: Network, name: str, images: Any, filters: int, kernel: int, stride: int = 1
+    network: Network, name: str, images: Tensor, filters: int, kernel: int, stride: int = 1
 ) -> Any:
     """Twice: rectifier, depthwise and pointwise convolution, batch normalisation."""
     with tf.name_scope(name):

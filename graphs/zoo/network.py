@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
+from graphs.protos import DType, Tensor
 from graphs.source_model import TensorSpec
 from graphs.zoo import expert
 
@@ -70,7 +71,7 @@ class Network:
         with self.graph._attr_scope({expert.PART_ATTRIBUTE: attribute}):
             yield
 
-    def placeholder(self, name: str, dtype: Any, shape: Sequence[int]) -> Any:
+    def placeholder(self, name: str, dtype: DType, shape: Sequence[int]) -> Any:
         """A fed tensor of a fixed shape."""
         with self.part(expert.CPU):
             tensor = v1.placeholder(dtype, shape, name=name)
@@ -118,7 +119,7 @@ class Network:
         """The one read of a new variable that starts as a constant: biases and scales."""
         return self.read(self.variable(name, shape, value))
 
-    def dense(self, inputs: Any, width: int, stddev: float) -> Any:
+    def dense(self, inputs: Tensor, width: int, stddev: float) -> Any:
         """A fully connected layer with bias, f4[B, n] to f4[B, width]."""
         kernel = self.weights("kernel", [inputs.shape[-1], width], stddev)
         bias = self.constant_weights("bias", [width])
@@ -129,7 +130,7 @@ class Network:
         with tf.name_scope(f"{variable.op.name}/value/"):
             return variable.value()
 
-    def train(self, loss: Any, training: Training) -> None:
+    def train(self, loss: Tensor, training: Training) -> None:
         """Adds "loss", "train_op" and "init" and gives every op its part.
 
         Args:
@@ -148,14 +149,14 @@ class Network:
             tf.group(*[v.initializer for v in v1.global_variables()], name="init")
         expert.spread_parts(self.graph, self.num_parts)
 
-    def _decayed(self, loss: Any, rate: float) -> Any:
+    def _decayed(self, loss: Tensor, rate: float) -> Any:
         with tf.name_scope("weight_decay"):
             norms = [tf.nn.l2_loss(kernel) for kernel in self.kernels]
             penalty = tf.multiply(tf.add_n(norms), rate, name="penalty")
         with self.part(self.num_parts - 1):
             return tf.add(loss, penalty, name="decayed_loss")
 
-    def _apply(self, loss: Any, training: Training) -> Any:
+    def _apply(self, loss: Tensor, training: Training) -> Any:
         variables = v1.trainable_variables()
         method = tf.AggregationMethod.EXPERIMENTAL_TREE if training.running_sum else None
         gradients = v1.gradients(loss, variables, aggregation_method=method)

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from graphs.protos import Tensor
 from graphs.zoo.convolutional import cross_entropy
 from graphs.zoo.network import Network
 
@@ -85,7 +86,7 @@ def softmax_loss(network: Network, states: Sequence[Any], targets: Any, vocab_si
 
 
 def embedded_steps(
-    network: Network, tokens: Any, vocab_size: int, hidden_size: int
+    network: Network, tokens: Tensor, vocab_size: int, hidden_size: int
 ) -> Sequence[Any]:
     """Looks tokens i4[B, T] up in a new table; T tensors f4[B, H]."""
     table = network.variable(

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from graphs.protos import Tensor
 from graphs.zoo.convolutional import (
     batch_norm,
     conv_norm_relu,
@@ -55,7 +56,7 @@ def build(settings: Mapping[str, int]) -> Network:
     return network
 
 
-def _bottleneck(network: Network, images: Any, width: int, stride: int) -> Any:
+def _bottleneck(network: Network, images: Tensor, width: int, stride: int) -> Any:
     """1 x 1, 3 x 3 and 1 x 1 convolutions around which the input, or its projection, is added."""
     outputs = conv_norm_relu(network, "narrow", images, width)
     outputs = conv_norm_relu(network, "middle", outputs, width, 3, stride)

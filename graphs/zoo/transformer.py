@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from graphs.protos import Tensor
 from graphs.zoo import attention
 from graphs.zoo.convolutional import cross_entropy
 from graphs.zoo.network import Network, Training, v1
@@ -40,7 +41,7 @@ def build(settings: Mapping[str, int]) -> Network:
     return network
 
 
-def _embedded(network: Network, words: Any, tokens: Any, segments: Any) -> Any:
+def _embedded(network: Network, words: Tensor, tokens: Tensor, segments: Any) -> Any:
     """Sum of word, segment and position embeddings, normalised; f4[B·T, H]."""
     batch_size, num_steps = tokens.shape
     hidden_size = words.shape[1]
@@ -51,7 +52,7 @@ def _embedded(network: Network, words: Any, tokens: Any, segments: Any) -> Any:
     return attention.layer_norm(network, states)
 
 
-def _layer(network: Network, states: Any, bias: Any, batch_size: int) -> Any:
+def _layer(network: Network, states: Tensor, bias: Tensor, batch_size: int) -> Any:
     with tf.name_scope("attention"):
         context = attention.self_attention(network, states, bias, batch_size)
         states = attention.layer_norm(network, states + context)
@@ -60,7 +61,9 @@ def _layer(network: Network, states: Any, bias: Any, batch_size: int) -> Any:
         return attention.layer_norm(network, states + outputs)
 
 
-def _masked_loss(network: Network, states: Any, words: Any, settings: Mapping[str, int]) -> Any:
+def _masked_loss(
+    network: Network, states: Tensor, words: Tensor, settings: Mapping[str, int]
+) -> Any:
     """Cross entropy of the words at the masked positions."""
     batch_size, num_steps = settings["batch_size"], settings["num_steps"]
     shape = (batch_size, settings["num_masked"])

@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from graphs.graph_edges import edges_of
+from graphs.protos import GraphDef, MetaGraphDef, NodeDef
 from graphs.source_model import SourceModel
 from rewrite.annotate_devices import bodies, places_of
 from rewrite.call_graph import CallGraph
@@ -36,13 +37,13 @@ def placed_edges(
     return places
 
 
-def known_order(graph_def: Any, order: Iterable[OrderEdge]) -> list[OrderEdge]:
+def known_order(graph_def: GraphDef, order: Iterable[OrderEdge]) -> list[OrderEdge]:
     """The edges of which a graph has both ops, by the same calls."""
     return [edge for edge, places in placed_edges(CallGraph(graph_def), order).items() if places]
 
 
 def in_meta_graph(
-    source: SourceModel, meta_graph: Any, order: Collection[OrderEdge]
+    source: SourceModel, meta_graph: MetaGraphDef, order: Collection[OrderEdge]
 ) -> list[OrderEdge]:
     """The edges that one of a SavedModel's MetaGraphDefs gets: all that it has, if it has the run.
 
@@ -55,7 +56,7 @@ def in_meta_graph(
     return known_order(meta_graph.graph_def, order)
 
 
-def without_cycles(graph_def: Any, order: Collection[OrderEdge]) -> list[OrderEdge]:
+def without_cycles(graph_def: GraphDef, order: Collection[OrderEdge]) -> list[OrderEdge]:
     """The edges without those that would close a cycle in a body.
 
     Edges that close none in the opened graph may close one in a body that calls functions: there a
@@ -75,7 +76,7 @@ def without_cycles(graph_def: Any, order: Collection[OrderEdge]) -> list[OrderEd
     return [edge for edge, found in places.items() if found and bad.isdisjoint(found)]
 
 
-def check_order(graph_def: Any, order: Iterable[OrderEdge]) -> None:
+def check_order(graph_def: GraphDef, order: Iterable[OrderEdge]) -> None:
     """Checks that the marked edges of a graph are exactly these, and harmless.
 
     Raises:
@@ -112,7 +113,7 @@ def check_order(graph_def: Any, order: Iterable[OrderEdge]) -> None:
             )
 
 
-def _closing(nodes: Sequence[Any], edges: "Iterable[PlacedEdge]") -> "list[PlacedEdge]":
+def _closing(nodes: Sequence[NodeDef], edges: "Iterable[PlacedEdge]") -> "list[PlacedEdge]":
     """Those of a body's edges that lie on a cycle of it."""
     edges, own = list(edges), edges_of(nodes)
     index = {node.name: number for number, node in enumerate(nodes)}
@@ -136,20 +137,20 @@ PlacedEdge = tuple[str, str, str]
 """(function, node, node that it waits for) as they stand in a GraphDef; "" is the main graph."""
 
 
-def marked(node: Any) -> tuple[str, ...]:
+def marked(node: NodeDef) -> tuple[str, ...]:
     """The nodes that a node waits for only because of an order."""
     if MARK not in node.attr:
         return ()
     return tuple(name.decode(errors="replace") for name in node.attr[MARK].list.s)
 
 
-def add_marked(node: Any, first: str) -> None:
+def add_marked(node: NodeDef, first: str) -> None:
     """Makes a node wait for another one of its body, and notes it."""
     node.input.append(f"^{first}")
     node.attr[MARK].list.s.append(first.encode())
 
 
-def forget(node: Any) -> None:
+def forget(node: NodeDef) -> None:
     """Takes an order's inputs out of a node, and their mark.
 
     Raises:
@@ -170,7 +171,7 @@ def forget(node: Any) -> None:
         del node.attr[MARK]
 
 
-def order_of(graph_def: Any) -> list[PlacedEdge]:
+def order_of(graph_def: GraphDef) -> list[PlacedEdge]:
     """All marked edges of a graph and its functions."""
     return [
         (function, node.name, first)
@@ -180,7 +181,7 @@ def order_of(graph_def: Any) -> list[PlacedEdge]:
     ]
 
 
-def forget_order(graph_def: Any) -> list[str]:
+def forget_order(graph_def: GraphDef) -> list[str]:
     """Takes all marked edges out of a graph in place; returns the paths of the changed ops."""
     changed = []
     for function, nodes in bodies(graph_def):
@@ -191,7 +192,7 @@ def forget_order(graph_def: Any) -> list[str]:
     return changed
 
 
-def without_order(graph_def: Any) -> Any:
+def without_order(graph_def: GraphDef) -> Any:
     """The graph itself where nothing in it is marked, else a copy without the marked edges."""
     if not any(MARK in node.attr for _, nodes in bodies(graph_def) for node in nodes):
         return graph_def
@@ -211,10 +212,10 @@ class ClearOrder:
 
     keep: Collection[OrderEdge] = ()
 
-    def requires(self, graph_def: Any) -> None:
+    def requires(self, graph_def: GraphDef) -> None:
         """Any GraphDef will do."""
 
-    def __call__(self, graph_def: Any) -> PassResult:
+    def __call__(self, graph_def: GraphDef) -> PassResult:
         if not any(True for _ in self._to_clear(graph_def)):
             return PassResult(graph_def, modified=False)
         cleared = copy.deepcopy(graph_def)
@@ -224,11 +225,11 @@ class ClearOrder:
             changed.append(op_path(function, node.name))
         return PassResult(cleared, modified=True, changed_ops=tuple(changed))
 
-    def ensures(self, graph_def: Any, result: PassResult) -> None:
+    def ensures(self, graph_def: GraphDef, result: PassResult) -> None:
         for function, node in self._to_clear(result.graph_def):
             raise RewriteError(f"clearing the order: {op_path(function, node.name)!r} kept its own")
 
-    def _to_clear(self, graph_def: Any) -> Any:
+    def _to_clear(self, graph_def: GraphDef) -> Any:
         kept: dict[tuple[str, str], set[str]] = {}
         for edges in placed_edges(CallGraph(graph_def), self.keep).values():
             for function, node, first in edges:
@@ -251,7 +252,7 @@ class AddOrder:
 
     order: Collection[OrderEdge]
 
-    def requires(self, graph_def: Any) -> None:
+    def requires(self, graph_def: GraphDef) -> None:
         """Raises PlacementError for an edge that the graph has no place for."""
         for (first, then), places in placed_edges(CallGraph(graph_def), self.order).items():
             if not places:
@@ -261,7 +262,7 @@ class AddOrder:
                     "`tfplace optimize`"
                 )
 
-    def __call__(self, graph_def: Any) -> PassResult:
+    def __call__(self, graph_def: GraphDef) -> PassResult:
         calls = CallGraph(graph_def)
         missing = {
             (function, node, first)
@@ -278,5 +279,5 @@ class AddOrder:
         changed = dict.fromkeys(op_path(function, node) for function, node, _ in sorted(missing))
         return PassResult(ordered, modified=True, changed_ops=tuple(changed))
 
-    def ensures(self, graph_def: Any, result: PassResult) -> None:
+    def ensures(self, graph_def: GraphDef, result: PassResult) -> None:
         check_order(result.graph_def, self.order)

@@ -15,6 +15,7 @@ from graphs.effects import acts_outside
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, parse_input
 from graphs.op_types import REACHES_OUT
+from graphs.protos import GraphDef, NodeDef
 from graphs.tensor_protos import Shape, placeholder
 
 SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
@@ -116,7 +117,7 @@ def _of_shapes(flat: FlatGraph, properties: TensorProperties) -> dict[str, np.nd
 
 
 def _evaluate(
-    flat: FlatGraph, nodes: Sequence[Any], properties: TensorProperties, values: dict[str, Any]
+    flat: FlatGraph, nodes: Sequence[NodeDef], properties: TensorProperties, values: dict[str, Any]
 ) -> set[str]:
     """Adds what these ops make of `values` alone.
 
@@ -159,7 +160,7 @@ def _evaluate(
     return set().union(*(_evaluate(flat, part, properties, values) for part in parts))
 
 
-def _run(graph_def: Any, tensors: Sequence[str]) -> list[np.ndarray]:
+def _run(graph_def: GraphDef, tensors: Sequence[str]) -> list[np.ndarray]:
     """Evaluates tensors, as they are: optimizing the graph would take longer than running it."""
     import tensorflow as tf
 
@@ -173,7 +174,7 @@ def _run(graph_def: Any, tensors: Sequence[str]) -> list[np.ndarray]:
             return [np.asarray(value) for value in session.run(list(tensors))]
 
 
-def is_pure(node: Any, dtypes: Sequence[str]) -> bool:
+def is_pure(node: NodeDef, dtypes: Sequence[str]) -> bool:
     """Whether an op makes numbers, and no run can change which."""
     if (
         node.op in DEFAULTS | REACHES_OUT
@@ -185,7 +186,7 @@ def is_pure(node: Any, dtypes: Sequence[str]) -> bool:
     return not op_definition(node.op, node.name).is_stateful
 
 
-def _may_fold(node: Any, properties: TensorProperties) -> bool:
+def _may_fold(node: NodeDef, properties: TensorProperties) -> bool:
     """Whether an op is pure and small enough to be evaluated beforehand."""
     if node.op in SHAPE_OPS or node.op in _CONTROL or (node.op != "Const" and not node.input):
         return False

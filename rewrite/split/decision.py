@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.building.op_outputs import op_definition
+from graphs.protos import AttrValue, NodeDef
 from rewrite.split.states import WHOLE, Sharded, State, is_same, seen_twice
 
 NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
@@ -16,7 +17,7 @@ GRADIENTS = frozenset({"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatch
 Shape = tuple[int, ...] | None
 
 
-def attr_of(node: Any, name: str) -> Any:
+def attr_of(node: NodeDef, name: str) -> Any:
     """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
     if name in node.attr:  # asking for one that isn't there would add it
         return node.attr[name]
@@ -50,7 +51,7 @@ class Split:
     inputs: tuple[State, ...]
     outputs: tuple[State, ...]
     shape_inputs: Mapping[int, Mapping[int, Sharded]] = dataclasses.field(default_factory=dict)
-    attrs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    attrs: Mapping[str, AttrValue] = dataclasses.field(default_factory=dict)
     is_mean: bool = False
     bodies: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     row_inputs: Mapping[int, Sharded] = dataclasses.field(default_factory=dict)
@@ -62,12 +63,12 @@ class Split:
         return all(state == WHOLE for state in (*self.inputs, *self.outputs))
 
 
-def type_of_copies(node: Any, answer: Split | None) -> str:
+def type_of_copies(node: NodeDef, answer: Split | None) -> str:
     """The type of an op's copies, or of the op where there is no answer."""
     return str(node.op if answer is None else answer.op or node.op)
 
 
-def attributes_of_copies(node: Any, answer: Split | None) -> dict[str, Any]:
+def attributes_of_copies(node: NodeDef, answer: Split | None) -> dict[str, Any]:
     """{name: AttrValue} of an op's copies, or of the op where there is no answer."""
     if answer is None:
         return {**node.attr}

@@ -8,6 +8,7 @@ from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import reached_functions
 from graphs.names import data_inputs, op_of, parse_input
+from graphs.protos import FunctionDef, NodeDef
 
 _MAY_BE_REPEATED = frozenset({"ReadVariableOp", "VarHandleOp", "ResourceGather", "VariableShape"})
 
@@ -19,7 +20,7 @@ _LOOKED_INTO = _RUN_FUNCTIONS | {"Assert"}
 """What only asserts may be left out; what runs functions does what these do."""
 
 
-def has_no_effect(node: Any, library: Mapping[str, Any]) -> bool:
+def has_no_effect(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
     """Whether an op may run once for each shard where it ran once."""
     if node.op not in _RUN_FUNCTIONS:
         if node.op in library:
@@ -33,7 +34,7 @@ def has_no_effect(node: Any, library: Mapping[str, Any]) -> bool:
     )
 
 
-def _effect_in(function: str, library: Mapping[str, Any]) -> str:
+def _effect_in(function: str, library: Mapping[str, FunctionDef]) -> str:
     """The type of an op that changes something, though nothing that is returned may need it.
 
     A function that TensorFlow runs as one runs such ops, whether it lists them (`control_ret`) or
@@ -118,7 +119,7 @@ def written_after(
     return found
 
 
-def variable_of_handle(node: Any) -> Variable:
+def variable_of_handle(node: NodeDef) -> Variable:
     """The variable of a VarHandleOp; several ops may hold a handle of one."""
     name = node.attr["shared_name"].s if "shared_name" in node.attr else b""
     container = node.attr["container"].s if "container" in node.attr else b""
@@ -137,7 +138,7 @@ def _readers_before(flat: FlatGraph, bit_of: Mapping[str, int]) -> Mapping[str, 
     return before
 
 
-def has_effect(node: Any, library: Mapping[str, Any]) -> bool:
+def has_effect(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
     """Whether something is another one after an op has run."""
     if node.op == "Assert" or _holds_state(node, library):
         return False
@@ -147,7 +148,7 @@ def has_effect(node: Any, library: Mapping[str, Any]) -> bool:
     return any(each.is_ref for each in op_definition(node.op, node.name).input_arg)
 
 
-def changes_state(node: Any, library: Mapping[str, Any]) -> bool:
+def changes_state(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
     """Whether an op may change a variable, a table, or what a queue or a data set gives next."""
     if not has_effect(node, library):
         return False
@@ -156,7 +157,7 @@ def changes_state(node: Any, library: Mapping[str, Any]) -> bool:
     return _has_handle(op_definition(node.op, node.name).input_arg)
 
 
-def _holds_state(node: Any, library: Mapping[str, Any]) -> bool:
+def _holds_state(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
     """Whether an op only says where a state lies that outlives the step: a variable, a table.
 
     Some tables take what their keys may not be. Outside of the step's function, they could not

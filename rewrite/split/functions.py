@@ -13,6 +13,7 @@ from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import KEPT_WHOLE
 from graphs.names import op_of, parse_input, tensor_of
+from graphs.protos import FunctionDef, GraphDef, NodeDef
 from graphs.source_model import TensorSpec
 from rewrite.split.constant_folding import Argument, KnownValues
 from rewrite.split.effects import has_no_effect
@@ -59,7 +60,7 @@ class Bodies:
       decided: {all that counts for it: what became of a function, and of the lists that it uses}.
     """
 
-    def __init__(self, graph_def: Any):
+    def __init__(self, graph_def: GraphDef):
         self.decided: dict[Any, Any] = {}
         self._graph_def = graph_def
         self._opened: dict[Any, Body | None] = {}
@@ -104,7 +105,7 @@ class Bodies:
         return Body(function, flat, properties, values, names, outputs)
 
 
-def functions_of(node: Any, library: Mapping[str, Any]) -> dict[str, str]:
+def functions_of(node: NodeDef, library: Mapping[str, FunctionDef]) -> dict[str, str]:
     """{attribute: function} of a unit that runs functions; a branch of a Case is "branches/i"."""
     found = {}
     of_op = ("f",) if node.op in op_types.CALLS else ("cond", "body", "then_branch", "else_branch")
@@ -117,7 +118,7 @@ def functions_of(node: Any, library: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def waits_of_all(node: Any) -> Sequence[str]:
+def waits_of_all(node: NodeDef) -> Sequence[str]:
     """The inputs that whatever an op does surely waits for: all, unless it runs functions.
 
     TensorFlow opens a function in the place of its call: an op of it then waits for the arguments
@@ -130,7 +131,7 @@ def waits_of_all(node: Any) -> Sequence[str]:
     return [*node.input[:first], *(name for name in node.input[first:] if name.startswith("^"))]
 
 
-def handed_on(function: Any) -> set[int]:
+def handed_on(function: FunctionDef) -> set[int]:
     """Which arguments of a loop's body it returns unchanged at the same place."""
     nodes = {node.name: node for node in function.node_def}
     unchanged = set()
@@ -144,7 +145,7 @@ def handed_on(function: Any) -> set[int]:
 
 
 def as_body(
-    graph_def: Any, argument_of: Mapping[str, str], library: Mapping[str, Any]
+    graph_def: GraphDef, argument_of: Mapping[str, str], library: Mapping[str, FunctionDef]
 ) -> list[Any]:
     """NodeDefs of a function body for the ops of a main graph.
 
@@ -183,7 +184,7 @@ def as_body(
     return body
 
 
-def stateful_ops(nodes: Iterable[Any], library: Mapping[str, Any]) -> list[str]:
+def stateful_ops(nodes: Iterable[NodeDef], library: Mapping[str, FunctionDef]) -> list[str]:
     """The ops of a function that read or write state, or run functions that do.
 
     TensorFlow opens the function in the place of its call. What had to come after the call, and

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphs.names import data_inputs, free_name, op_of
 from graphs.op_types import PLACEHOLDERS
+from graphs.protos import DType, GraphDef, NodeDef
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,7 @@ class NodeWriter:
       origin: what the ops that are added now stand for.
     """
 
-    def __init__(self, graph_def: Any, taken: Iterable[str]):
+    def __init__(self, graph_def: GraphDef, taken: Iterable[str]):
         self.graph_def = graph_def
         self.origin_of: dict[str, str] = {}
         self.origin = ""
@@ -66,13 +67,13 @@ class NodeWriter:
         """Adds an op under a free name; returns its output 0."""
         return self.node(op, self.free_name(name), inputs, **types).name + ":0"
 
-    def reshape(self, name: str, tensor: str, shape: Sequence[int], dtype: Any) -> str:
+    def reshape(self, name: str, tensor: str, shape: Sequence[int], dtype: DType) -> str:
         """Adds a Reshape to a shape that is known."""
         wanted = self.shared_const(np.array(shape, np.int32))
         return self.op("Reshape", name, [tensor, wanted], T=dtype, Tshape=np.int32)
 
     def concat(
-        self, name: str, parts: Sequence[str], axis: int, dtype: Any, shard: int | None = None
+        self, name: str, parts: Sequence[str], axis: int, dtype: DType, shard: int | None = None
     ) -> str:
         """Adds a ConcatV2 under a free name; returns its output. `shard` as for `shared_const`."""
         along = self.shared_const(np.array(axis, np.int32), shard)
@@ -81,7 +82,7 @@ class NodeWriter:
         return f"{new.name}:0"
 
     def split(
-        self, name: str, tensor: str, sizes: str, axis: str, count: int, dtype: Any
+        self, name: str, tensor: str, sizes: str, axis: str, count: int, dtype: DType
     ) -> list[str]:
         """Adds a SplitV under a free name; returns its outputs.
 
@@ -128,7 +129,7 @@ class NodeWriter:
         return tensor if value is None else self.shared_const(value, shard)
 
 
-def _number(dtype: Any) -> int:
+def _number(dtype: DType) -> int:
     import tensorflow as tf
 
     return tf.as_dtype(dtype).as_datatype_enum
@@ -147,7 +148,7 @@ _DIAGONALS = frozenset(("MatrixDiagV2", "MatrixDiagV3"))
 _ROWS, _COLUMNS = 2, 3
 
 
-def wants_known_width(node: Any, number: Any, nodes: Mapping[str, Any]) -> bool:
+def wants_known_width(node: NodeDef, number: Any, nodes: Mapping[str, NodeDef]) -> bool:
     """Whether TensorFlow has to know how long an op's input 0 is in its last dimension.
 
     Not where the number of rows is computed of what is fed: that may have another size in each run,
@@ -166,7 +167,7 @@ def wants_known_width(node: Any, number: Any, nodes: Mapping[str, Any]) -> bool:
                for name, v in values.items())  # fmt: skip
 
 
-def _is_of_feeds(nodes: Mapping[str, Any], name: str) -> bool:
+def _is_of_feeds(nodes: Mapping[str, NodeDef], name: str) -> bool:
     """Whether a number is computed of an input, if only of its shape."""
     waiting, met = [op_of(name)], set[str]()
     while waiting:
@@ -179,7 +180,7 @@ def _is_of_feeds(nodes: Mapping[str, Any], name: str) -> bool:
     return False
 
 
-def of_known_width(writer: NodeWriter, tensor: str, shape: Any, dtype: Any) -> str:
+def of_known_width(writer: NodeWriter, tensor: str, shape: Any, dtype: DType) -> str:
     """The tensor, with the last dimension of this shape known, and no other one."""
     name = writer.free_name(f"{tensor.partition(':')[0]}/known")
     node = writer.node("EnsureShape", name, [tensor], T=dtype)

@@ -2,7 +2,8 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from graphs.protos import GraphDef
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +23,7 @@ class SplitStep:
       num_cuts: whole tensors that are cut into parts.
     """
 
-    graph_def: Any
+    graph_def: GraphDef
     fetches: Sequence[str]
     origin_of: Mapping[str, str]
     copies: Mapping[str, Sequence[str]]

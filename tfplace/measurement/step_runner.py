@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.names import op_of, with_index
+from graphs.protos import GraphDef
 from graphs.run_session import assigned, starting_values, write_variables
 from graphs.source_model import Initialization
 from tfplace.measurement.device_name import task_prefix
@@ -66,7 +67,7 @@ class FunctionRunner:
             subgraph(graph_def, run.fetches, feeds), feeds, _fetch(run.fetches)
         )
 
-    def _initialize(self, graph_def: Any, initialization: Initialization) -> None:
+    def _initialize(self, graph_def: GraphDef, initialization: Initialization) -> None:
         wanted = [*self._run.fetches, *initialization.init_ops]
         restore = [initialization.restore_op] if initialization.restore_op else []
         # A served model's optimizer, which the step never reads, would take memory for nothing.
@@ -204,14 +205,14 @@ def _container(request: PrepareRequest) -> str:
     return f"tfplace.slot.{request.slot}"  # TensorFlow refuses an underscore here
 
 
-def _usable_feeds(graph_def: Any, run: TrainingRun) -> dict[str, np.ndarray]:
+def _usable_feeds(graph_def: GraphDef, run: TrainingRun) -> dict[str, np.ndarray]:
     """Feeds by "op:i"; an import refuses one that no op uses."""
     used = used_tensors(graph_def)
     return {with_index(t): value for t, value in run.feeds.items() if with_index(t) in used}
 
 
 def _devices_of_feeds(
-    graph_def: Any, feeds: Iterable[str], runtime: RuntimeConfig
+    graph_def: GraphDef, feeds: Iterable[str], runtime: RuntimeConfig
 ) -> dict[str, str]:
     """The CPUs of the tasks where the fed ops lie: training data come from host memory."""
     device = {node.name: node.device or runtime.device_names[0] for node in graph_def.node}
@@ -220,7 +221,7 @@ def _devices_of_feeds(
     return {tensor: f"{prefix or here}/device:CPU:0" for tensor, prefix in task.items()}
 
 
-def _constant_feeds(graph_def: Any, initialization: Initialization) -> dict[str, Any]:
+def _constant_feeds(graph_def: GraphDef, initialization: Initialization) -> dict[str, Any]:
     """Checkpoint and asset paths as constants in place of the tensors that take them."""
     paths = dict(initialization.asset_feeds)
     if initialization.restore_op:
@@ -234,7 +235,7 @@ def _constant_feeds(graph_def: Any, initialization: Initialization) -> dict[str,
 
 
 def _starting_values(
-    graph_def: Any, initialization: Initialization, seed: int
+    graph_def: GraphDef, initialization: Initialization, seed: int
 ) -> dict[str, np.ndarray]:
     specs = {
         name: (
@@ -246,7 +247,7 @@ def _starting_values(
     return starting_values(initialization, specs, seed)
 
 
-def _handles(graph_def: Any) -> list[str]:
+def _handles(graph_def: GraphDef) -> list[str]:
     return [node.name for node in graph_def.node if node.op == "VarHandleOp"]
 
 
@@ -265,7 +266,7 @@ def _fetch(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
 
 
 def _import_function(
-    graph_def: Any,
+    graph_def: GraphDef,
     feeds: Mapping[str, np.ndarray],
     fetch: Callable[[Any], Sequence[Any]],
     constants: Callable[[], Mapping[str, Any]] = dict,
@@ -294,14 +295,14 @@ def _import_function(
     return v1.wrap_function(body, signature)
 
 
-def _variables_of(graph_def: Any) -> Any:
+def _variables_of(graph_def: GraphDef) -> Any:
     """A GraphDef of the variables alone."""
     variables = v1.GraphDef(versions=graph_def.versions)
     variables.node.extend(variable_nodes(graph_def).values())
     return variables
 
 
-def _assign_function(graph_def: Any, values: Mapping[str, np.ndarray]) -> Any:
+def _assign_function(graph_def: GraphDef, values: Mapping[str, np.ndarray]) -> Any:
     """A function that gives variables the values that it is called with."""
     known = variable_nodes(graph_def)
     nodes = [known[name] for name in values]

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from graphs.op_graph import FloatArray
+from graphs.protos import NodeDef
 from tfplace.measurement.device_name import DeviceSpelling
 
 _TRANSFER_TYPES = frozenset({"RecvTensor", "_Send", "_Recv", "_HostSend", "_HostRecv", "MEMCPY"})
@@ -122,7 +123,7 @@ def _sum_of_parts(key: tuple[str, str], kind: str, parts: Sequence[_Row]) -> _Ro
     return _Row(key[0], kind or parts[0].type, key[1], start, start + busy)
 
 
-def _hardware_row(node: Any, device: str, is_copy: bool) -> _Row:
+def _hardware_row(node: NodeDef, device: str, is_copy: bool) -> _Row:
     """A kernel or copy, named "op:Type" (or by its own symbol where no op is known).
 
     A copy is a transfer, unless it stays within the GPU and an op other than a send made it.
@@ -134,11 +135,11 @@ def _hardware_row(node: Any, device: str, is_copy: bool) -> _Row:
     return dataclasses.replace(row, op=op, type=kind)
 
 
-def _stays_on_gpu(node: Any) -> bool:
+def _stays_on_gpu(node: NodeDef) -> bool:
     return node.timeline_label.startswith("MemcpyD2D")
 
 
-def _row(node: Any, device: str) -> _Row:
+def _row(node: NodeDef, device: str) -> _Row:
     """One NodeExecStats. RecvTensor and GPU rows have microseconds only."""
     if node.all_start_nanos:
         start = node.all_start_nanos

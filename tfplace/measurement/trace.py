@@ -6,7 +6,6 @@ graph asks for. Grappler also folds and fuses ops, which then are never seen.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from graphs.loading.initialization import of_saved_model, with_saved_variables
 from graphs.loading.saved_model_file import choose_meta_graph
 from graphs.loading.sniff import sniff
 from graphs.placement import Infeasible
+from graphs.protos import GraphDef
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
@@ -36,7 +36,7 @@ class DeviceUse:
 
 
 def trace_run(
-    graph_def: Any,
+    graph_def: GraphDef,
     run: TrainingRun,
     cluster: Cluster,
     limits: StepLimits,

@@ -10,13 +10,13 @@ placing them together moves all of it, and the parts are sensible where they lie
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from graphs.names import op_of
 from graphs.op_graph import FloatArray
+from graphs.protos import NodeDef
 from tfplace.measurement.training_run import ExecutedNode
 
 # Scopes in which Grappler puts what it makes: "a/ArithmeticOptimizer/AddOpsRewrite_b" is of a/b.
@@ -69,7 +69,7 @@ class Attribution:
         return total
 
 
-def attribute(nodes: Sequence[Any], executed: Sequence[ExecutedNode]) -> Attribution:
+def attribute(nodes: Sequence[NodeDef], executed: Sequence[ExecutedNode]) -> Attribution:
     """Maps executed nodes to the user's.
 
     Args:
@@ -96,7 +96,7 @@ def attribute(nodes: Sequence[Any], executed: Sequence[ExecutedNode]) -> Attribu
 
 
 def _places(
-    nodes: Sequence[Any],
+    nodes: Sequence[NodeDef],
     index: Mapping[str, int],
     executed: Sequence[ExecutedNode],
     root_of: Mapping[str, int],
@@ -113,7 +113,7 @@ def _places(
     return place
 
 
-def _took_over(executed: ExecutedNode, node: Any) -> bool:
+def _took_over(executed: ExecutedNode, node: NodeDef) -> bool:
     """Whether it does more than the op of its name: it is of another type, or of a new name."""
     plain = _LIBRARY_PREFIX.sub("", executed.op)
     return executed.name != node.name or plain != _LIBRARY_PREFIX.sub("", node.op)
@@ -121,7 +121,7 @@ def _took_over(executed: ExecutedNode, node: Any) -> bool:
 
 def _taken_over(
     root: int,
-    nodes: Sequence[Any],
+    nodes: Sequence[NodeDef],
     index: Mapping[str, int],
     may_be: npt.NDArray[np.bool_],
     claimed: set[int],
@@ -144,7 +144,7 @@ def _taken_over(
     return found
 
 
-def _constants(nodes: Sequence[Any], index: Mapping[str, int]) -> npt.NDArray[np.bool_]:
+def _constants(nodes: Sequence[NodeDef], index: Mapping[str, int]) -> npt.NDArray[np.bool_]:
     """bool[nodes]: Grappler can compute it before the run."""
     constant = np.zeros(len(nodes), dtype=bool)
     for i, node in enumerate(nodes):

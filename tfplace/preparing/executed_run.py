@@ -11,6 +11,7 @@ import numpy.typing as npt
 from graphs.cluster import Cluster
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
+from graphs.protos import GraphDef
 from tfplace.measurement.machine_load import LoadMeter
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.step_limits import StepLimits
@@ -69,7 +70,7 @@ class ExecutedRun:
 
 
 def execute(
-    graph_def: Any, run: TrainingRun, cluster: Cluster, device: str, limits: StepLimits
+    graph_def: GraphDef, run: TrainingRun, cluster: Cluster, device: str, limits: StepLimits
 ) -> ExecutedRun | Infeasible:
     """Runs a graph through a v1 Session in a child process and looks at it.
 
@@ -97,7 +98,7 @@ class _Looking:
         self._process = process
         self._limits = limits
 
-    def look(self, graph_def: Any, run: TrainingRun, device: str) -> ExecutedRun:
+    def look(self, graph_def: GraphDef, run: TrainingRun, device: str) -> ExecutedRun:
         limits = self._limits
         self._prepare(_RUN, graph_def, run)
         # TensorFlow measures and optimizes in the first steps, traced or not.
@@ -129,7 +130,7 @@ class _Looking:
             meter.background_share or 0.0,
         )
 
-    def _prepare(self, slot: int, graph_def: Any, run: TrainingRun) -> None:
+    def _prepare(self, slot: int, graph_def: GraphDef, run: TrainingRun) -> None:
         graph = graph_def.SerializeToString()
         self._ask(PrepareRequest(slot, graph, run, "session", seed=self._limits.seed))
 
@@ -141,7 +142,7 @@ def _undisturbed_seconds(seconds: FloatArray) -> float:
     return float(np.median(seconds[steady(seconds.tolist())]))
 
 
-def _nothing_on(graph_def: Any, device: str) -> Any:
+def _nothing_on(graph_def: GraphDef, device: str) -> Any:
     """A graph of one NoOp."""
     empty = type(graph_def)(versions=graph_def.versions)
     empty.node.add(name=_EMPTY_OP, op="NoOp", device=device)

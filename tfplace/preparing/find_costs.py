@@ -21,6 +21,7 @@ from graphs.placement import Infeasible
 from graphs.pricing.costs import Costs, node_seconds, price
 from graphs.pricing.grappler_costs import with_defaults
 from graphs.pricing.node_work import node_work
+from graphs.protos import DType
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.cost_cache import Arrays, CacheKey, CostCache
 from tfplace.preparing.executed_run import STEPS, execute
@@ -284,7 +285,7 @@ def _bools(arrays: Arrays, name: str, num_nodes: int) -> Any:
     return _checked(arrays[name], name, np.bool_, num_nodes)
 
 
-def _checked(array: Any, name: str, dtype: Any, num_nodes: int) -> Any:
+def _checked(array: Any, name: str, dtype: DType, num_nodes: int) -> Any:
     if array.dtype != dtype or array.shape != (num_nodes,):
         raise ValueError(f"{name} is {array.dtype}{list(array.shape)}")
     return array

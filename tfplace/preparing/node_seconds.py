@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from graphs.op_graph import FloatArray
+from graphs.protos import NodeDef
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.preparing.executed_graph import attribute
 from tfplace.preparing.executed_run import ExecutedRun
@@ -43,7 +43,11 @@ class TracedNodes:
 
 
 def traced_nodes(
-    run: ExecutedRun, nodes: Sequence[Any], alone_seconds: FloatArray, device: str, slots: int = 1
+    run: ExecutedRun,
+    nodes: Sequence[NodeDef],
+    alone_seconds: FloatArray,
+    device: str,
+    slots: int = 1,
 ) -> TracedNodes:
     """Distributes what was seen over the user's nodes.
 

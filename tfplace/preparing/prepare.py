@@ -28,6 +28,7 @@ from graphs.op_graph import IntArray
 from graphs.placement_file import beside_others, read_placement
 from graphs.pricing.costs import Costs
 from graphs.problem import Problem
+from graphs.protos import GraphDef
 from graphs.source_model import SourceModel
 from graphs.zoo import expert_placement as expert_gpus
 from rewrite.order.order_edges import OrderEdge, known_order
@@ -275,7 +276,7 @@ def make_problem(
     return problem
 
 
-def expert_placement(graph_def: Any, problem: Problem) -> IntArray | None:
+def expert_placement(graph_def: GraphDef, problem: Problem) -> IntArray | None:
     """i4[N] from the marks that `tfplace graph` leaves on ops; None where there are none.
 
     A cluster without GPUs has its CPUs taken for them.

@@ -13,6 +13,7 @@ from graphs.counted import counted
 from graphs.devices_asked import matching_devices
 from graphs.host.did_you_mean import did_you_mean
 from graphs.pricing.kernels import kernel_table
+from graphs.protos import NodeDef
 from rewrite.annotate_devices import bodies
 from rewrite.pass_base import op_path
 from tfplace.grouping.copies import shard_of_op
@@ -104,7 +105,7 @@ class _Asked:
     """
 
     path: str
-    node: Any
+    node: NodeDef
     op: int
 
 
@@ -124,7 +125,7 @@ def check_devices(prepared: PreparedModel, given: Simulated) -> DeviceCheck:
     matches[""] = list(range(len(names)))
     kernels, types = kernel_table(), prepared.problem.device_types
 
-    def can_run(node: Any, device: int) -> bool:
+    def can_run(node: NodeDef, device: int) -> bool:
         return kernels.matching(node, types[device]) is not None
 
     # A call is no op by itself: what it calls is checked, opened or as a function's body.

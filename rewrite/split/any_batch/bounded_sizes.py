@@ -14,6 +14,7 @@ import numpy as np
 
 from graphs import op_types
 from graphs.names import data_inputs, tensor_of
+from graphs.protos import NodeDef
 from rewrite.split.any_batch.size_lines import Line, bent_elements, is_clipped
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.decide import Decisions
@@ -77,7 +78,7 @@ class _Graph:
 
     def __init__(
         self,
-        nodes: Any,
+        nodes: NodeDef,
         batches: tuple[int, int],
         values: tuple[Values, ...],
         shapes: tuple[Shapes, ...],
@@ -130,7 +131,7 @@ class _Graph:
     def _varies(self, tensor: str) -> bool:
         return self._shapes[0](tensor) != self._shapes[1](tensor)
 
-    def _says_its_shape(self, node: Any, data: list[str]) -> bool:
+    def _says_its_shape(self, node: NodeDef, data: list[str]) -> bool:
         """Whether unmarked numbers, or the first input, say its output's shape at both sizes."""
         if node.op in _SHAPED_AS_FIRST:
             return data[0] not in self.shaped
@@ -143,7 +144,7 @@ class _Graph:
             for one, shape in zip(said, shapes, strict=True)
         )
 
-    def _mark(self, node: Any, data: list[str], outputs: list[str]) -> None:
+    def _mark(self, node: NodeDef, data: list[str], outputs: list[str]) -> None:
         for index, tensor in enumerate(outputs):
             value = self._values[0](tensor)
             if value is None or value.dtype.kind not in "iufb":
@@ -168,7 +169,7 @@ class _Graph:
             marks = np.zeros(() if one is None else one.shape, bool)
         return Line(self._batches, one, other, marks)
 
-    def _is_told(self, node: Any, answer: Answer, data: list[str]) -> bool:
+    def _is_told(self, node: NodeDef, answer: Answer, data: list[str]) -> bool:
         """Whether a marked number says what an op does with the axis that is cut."""
         if _is_elementwise(node) or node.op in op_types.CONDITIONALS | op_types.LOOPS:
             return False
@@ -191,12 +192,12 @@ class _Graph:
                 return True
         return False
 
-    def _is_clipped(self, node: Any, data: list[str]) -> bool:
+    def _is_clipped(self, node: NodeDef, data: list[str]) -> bool:
         """Whether it makes as many elements as the batch's size says at some sizes only."""
         shapes = [each(data[0]) for each in self._shapes] if data else []
         return is_clipped(node, shapes, [self._line(t) for t in data])
 
-    def _in_bodies(self, node: Any, data: list[str]) -> bool:
+    def _in_bodies(self, node: NodeDef, data: list[str]) -> bool:
         """Whether a function that the op runs has such ops, or sizes that are not the batch's."""
         answers = [each[node.name] for each in self._answers]
         bodies = [each.bodies if isinstance(each, Split) else each.opened for each in answers]
@@ -225,7 +226,7 @@ class _Graph:
         return bool(inside.found(marks, {given[t] for t in given if t in self.shaped}))
 
 
-def _is_elementwise(node: Any) -> bool:
+def _is_elementwise(node: NodeDef) -> bool:
     return RULES.get(node.op) in (elementwise, additive)
 
 

@@ -7,11 +7,11 @@ it was when the step was decided. So nobody is told the shape of what it makes.
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import reached_functions
+from graphs.protos import NodeDef
 from rewrite.split.decision import Shape, attr_of, is_open
 
 UNSURE_RANK = "how many dimensions it makes is not the same in every run"
@@ -56,7 +56,7 @@ def forgetting_ranks(flat: FlatGraph, unsure: Collection[str]) -> FlatGraph:
     return dataclasses.replace(flat, graph_def=graph_def)
 
 
-def _names_no_axes(node: Any) -> bool:
+def _names_no_axes(node: NodeDef) -> bool:
     return node.op == "Squeeze" and not attr_of(node, "squeeze_dims").list.i
 
 

@@ -4,11 +4,11 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from graphs.building.shapes import TensorProperties, infer_known
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of
+from graphs.protos import NodeDef
 from graphs.source_model import TensorSpec
 from rewrite.split.any_batch.bounded_sizes import of_bounded_sizes
 from rewrite.split.any_batch.data_dependent_ranks import (
@@ -237,7 +237,7 @@ def _of_other_length(flat: FlatGraph, first: Decisions, at: Decisions) -> dict[s
     return found
 
 
-def _states(node: Any, answer: Split) -> Iterator[tuple[str, State]]:
+def _states(node: NodeDef, answer: Split) -> Iterator[tuple[str, State]]:
     """The tensors that an op reads and makes, and how its copies do."""
     yield from zip(map(tensor_of, data_inputs(node)), answer.inputs, strict=True)
     yield from ((f"{node.name}:{i}", state) for i, state in enumerate(answer.outputs))
@@ -344,7 +344,9 @@ def _split_among(names: Collection[str], decisions: Decisions) -> dict[str, str]
     return {name: DIFFERS for name in names if isinstance(answers[name], Split)}
 
 
-def _difference(nodes: Mapping[str, Any], node: Any, first: Decisions, second: Decisions) -> str:
+def _difference(
+    nodes: Mapping[str, NodeDef], node: NodeDef, first: Decisions, second: Decisions
+) -> str:
     """Why an op can't be split for every size; empty where it can, or stays whole."""
     one, two = first.answer_of_op[node.name], second.answer_of_op[node.name]
     if not isinstance(one, Split):

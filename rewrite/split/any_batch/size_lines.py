@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs.protos import NodeDef
 from rewrite.split.any_batch.other_sizes import LEAST_BATCH
 from rewrite.split.decision import Shape, attr_of
 from rewrite.split.rules.slicing import slice_entries
@@ -111,7 +112,7 @@ class Line:
 
 
 def bent_elements(
-    node: Any, inputs: Sequence[Line], result: np.ndarray, is_elementwise: bool
+    node: NodeDef, inputs: Sequence[Line], result: np.ndarray, is_elementwise: bool
 ) -> np.ndarray:
     """Of the elements of an op's output, which may be no straight line; broadcast to its shape.
 
@@ -139,7 +140,7 @@ def bent_elements(
     return np.array(True) if moved is None or moved.shape != result.shape else moved
 
 
-def _is_straight(node: Any, inputs: Sequence[Line]) -> bool:
+def _is_straight(node: NodeDef, inputs: Sequence[Line]) -> bool:
     """Whether an op that is not elementwise makes straight lines of straight lines."""
     if node.op in ("Prod", "Cumprod"):
         is_straight = inputs[0].is_as_long and int(inputs[0].varying.sum()) < 2
@@ -155,7 +156,7 @@ def _is_straight(node: Any, inputs: Sequence[Line]) -> bool:
     return node.op in _SHAPED | _REPEATED | _CHOSEN
 
 
-def _is_one_line(node: Any, inputs: Sequence[Line]) -> bool:
+def _is_one_line(node: NodeDef, inputs: Sequence[Line]) -> bool:
     """Whether the largest or smallest is sought of numbers that are always the same line."""
     numbers = (inputs[0].one, inputs[0].other)
     alike = [each is not None and each.size and (each == each.flat[0]).all() for each in numbers]
@@ -169,7 +170,7 @@ def _fits(marks: np.ndarray, result: np.ndarray) -> bool:
         return False
 
 
-def _bent_of_straight(node: Any, inputs: Sequence[Line]) -> np.ndarray:
+def _bent_of_straight(node: NodeDef, inputs: Sequence[Line]) -> np.ndarray:
     """Which elements an elementwise op bends, of straight lines."""
     if node.op in _STRAIGHT | _CHOSEN:
         return np.zeros((), bool)
@@ -187,7 +188,7 @@ def _bent_of_straight(node: Any, inputs: Sequence[Line]) -> np.ndarray:
     return np.asarray(count > is_product)
 
 
-def _compared_or_divided(node: Any, first: Line, second: Line) -> np.ndarray:
+def _compared_or_divided(node: NodeDef, first: Line, second: Line) -> np.ndarray:
     if any(each is None or each.dtype.kind not in "iufb"
            for line in (first, second) for each in (line.one, line.other)):  # fmt: skip
         return np.array(first.varies or second.varies)
@@ -213,7 +214,7 @@ def _compared_or_divided(node: Any, first: Line, second: Line) -> np.ndarray:
     return varies & ~((other != 0) & is_multiple)
 
 
-def _is_cut_off(node: Any) -> bool:
+def _is_cut_off(node: NodeDef) -> bool:
     """Whether a Cast makes whole numbers of others."""
     import tensorflow as tf
 
@@ -223,7 +224,7 @@ def _is_cut_off(node: Any) -> bool:
     return source.is_floating and not target.is_floating
 
 
-def _moved(node: Any, inputs: Sequence[Line], result: np.ndarray) -> np.ndarray | None:
+def _moved(node: NodeDef, inputs: Sequence[Line], result: np.ndarray) -> np.ndarray | None:
     """The marks, where they go with an op that only moves elements; None for others."""
     marks, first = [line.bent for line in inputs], [line.one for line in inputs]
     if node.op in _SHAPED:
@@ -245,7 +246,7 @@ def _moved(node: Any, inputs: Sequence[Line], result: np.ndarray) -> np.ndarray 
     return _strided(node, first, marks[0]) if node.op == "StridedSlice" else None
 
 
-def _strided(node: Any, values: Sequence[np.ndarray | None], marks: np.ndarray) -> Any:
+def _strided(node: NodeDef, values: Sequence[np.ndarray | None], marks: np.ndarray) -> Any:
     spec = [None if each is None or each.size != 1 else int(each[0]) for each in values[1:]]
     begin, end, stride = spec
     if begin is None or end is None or stride is None:
@@ -259,7 +260,7 @@ def _strided(node: Any, values: Sequence[np.ndarray | None], marks: np.ndarray) 
     return marks[None if on["begin"] else begin : None if on["end"] else end : stride]
 
 
-def is_clipped(node: Any, shapes: Sequence[Shape], inputs: Sequence[Line]) -> bool:
+def is_clipped(node: NodeDef, shapes: Sequence[Shape], inputs: Sequence[Line]) -> bool:
     """Whether an op makes as many elements of an axis as the batch's size says at some sizes only.
 
     `x[:200]` has all entries of a batch of 32, of 35 or of 100, and not of 300.
@@ -296,7 +297,7 @@ def _length_of_range(inputs: Sequence[Line]) -> Iterator[Size]:
 
 
 def _lengths_of_slices(
-    node: Any, shapes: Sequence[Shape], inputs: Sequence[Line]
+    node: NodeDef, shapes: Sequence[Shape], inputs: Sequence[Line]
 ) -> Iterator[Size]:
     """How many elements are left of each axis that is sliced and kept, where that is known."""
     one, other = shapes

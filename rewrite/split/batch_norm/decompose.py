@@ -16,6 +16,7 @@ import numpy as np
 from graphs.building.shapes import TensorProperties, num_elements
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.names import data_inputs, free_name, op_of, tensor_of
+from graphs.protos import AttrValue, NodeDef
 from rewrite.split.batch_norm.pairs import pairs, users_of_tensors
 from rewrite.split.decide.decide import decide
 from rewrite.split.decision import GRADIENTS, NORMS, attr_of
@@ -109,7 +110,7 @@ class _Rewriting:
         tensor = tensor_of(name)
         return self.replaced.get(tensor, name)
 
-    def _take_apart(self, node: Any, origin: Origin) -> None:
+    def _take_apart(self, node: NodeDef, origin: Origin) -> None:
         inputs = [self._name(name) for name in data_inputs(node)][:5]
         controls = [name for name in node.input if name.startswith("^")]
         images = node.input[0]
@@ -173,7 +174,12 @@ class _Rewriting:
 
 
 def forward(
-    attrs: Mapping[str, Any], x: Any, scale: Any, offset: Any, *old: Any, is_run_on: bool = True
+    attrs: Mapping[str, AttrValue],
+    x: Any,
+    scale: Any,
+    offset: Any,
+    *old: Any,
+    is_run_on: bool = True,
 ) -> list[Any]:
     """FusedBatchNorm* in training.
 
@@ -201,7 +207,7 @@ def forward(
 
 
 def _running(
-    attrs: Mapping[str, Any], x: Any, old: Sequence[Any], mean: Any, variance: Any
+    attrs: Mapping[str, AttrValue], x: Any, old: Sequence[Any], mean: Any, variance: Any
 ) -> list[Any]:
     """Mean and variance to run on with: (1 - f) * old + f * (mean, variance * n / (n - 1))."""
     import tensorflow as tf
@@ -216,7 +222,7 @@ def _running(
 
 
 def backward(
-    attrs: Mapping[str, Any], d_y: Any, x: Any, scale: Any, mean: Any, variance: Any
+    attrs: Mapping[str, AttrValue], d_y: Any, x: Any, scale: Any, mean: Any, variance: Any
 ) -> list[Any]:
     """FusedBatchNormGrad* in training.
 
@@ -240,7 +246,7 @@ def backward(
 
 
 def _fused_backward(
-    attrs: Mapping[str, Any], slope: Any, d_y: Any, x: Any, scale: Any, *given: Any
+    attrs: Mapping[str, AttrValue], slope: Any, d_y: Any, x: Any, scale: Any, *given: Any
 ) -> list[Any]:
     """The same with two fused kernels; slope is that of one element, divided by n.
 
@@ -258,13 +264,13 @@ def _fused_backward(
     return [d_x + correction, d_scale, d_offset]
 
 
-def _of_given(attrs: Mapping[str, Any]) -> dict[str, Any]:
+def _of_given(attrs: Mapping[str, AttrValue]) -> dict[str, Any]:
     """Attributes of TensorFlow's kernels for given statistics."""
     layout = attrs["data_format"].decode()
     return {"epsilon": attrs["epsilon"], "data_format": layout, "is_training": False}
 
 
-def _normalised(attrs: Mapping[str, Any], x: Any, *others: Any) -> Any:
+def _normalised(attrs: Mapping[str, AttrValue], x: Any, *others: Any) -> Any:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, by the fused kernel."""
     import tensorflow as tf
 
@@ -273,17 +279,17 @@ def _normalised(attrs: Mapping[str, Any], x: Any, *others: Any) -> Any:
     return tf.raw_ops.FusedBatchNormV3(x=x, **inputs, **_of_given(attrs))[0]
 
 
-def channel_axis(attrs: Mapping[str, Any]) -> int:
+def channel_axis(attrs: Mapping[str, AttrValue]) -> int:
     """Which dimension the channels are: 1 or the last one."""
     return 1 if attrs["data_format"].startswith(b"NC") else len(attrs["data_format"]) - 1
 
 
-def _axes(attrs: Mapping[str, Any]) -> list[int]:
+def _axes(attrs: Mapping[str, AttrValue]) -> list[int]:
     """All dimensions but the channels."""
     return [axis for axis in range(len(attrs["data_format"])) if axis != channel_axis(attrs)]
 
 
-def _spread(attrs: Mapping[str, Any], vector: Any) -> Any:
+def _spread(attrs: Mapping[str, AttrValue], vector: Any) -> Any:
     """A number for each channel, so that it is broadcast over images."""
     import tensorflow as tf
 
@@ -292,7 +298,7 @@ def _spread(attrs: Mapping[str, Any], vector: Any) -> Any:
     return tf.reshape(vector, [1, *vector.shape, *[1] * (len(attrs["data_format"]) - 2)])
 
 
-def _count(attrs: Mapping[str, Any], x: Any) -> Any:
+def _count(attrs: Mapping[str, AttrValue], x: Any) -> Any:
     """n: how many elements there are per channel, counted when it runs."""
     import tensorflow as tf
 

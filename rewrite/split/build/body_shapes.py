@@ -1,5 +1,7 @@
 """How large a shard is inside of a function that it runs: known beforehand, or an argument."""
 
+from graphs.protos import NodeDef
+
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +36,7 @@ class FixedBodyShapes:
         """An input that holds sizes, with those of the shard; see ShardShapes."""
         return self._writer.shared_const(with_batch(value, entries, self._size))
 
-    def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
+    def of_whole(self, node: NodeDef, name: str, part: str, whole: WholeTensor) -> str:
         """What is said of the shape of a whole tensor, or of a list's element; see ShardShapes."""
         return self._writer.const(name, whole.answer)
 
@@ -70,7 +72,7 @@ class OpenBodyShapes:
         mine = self._moved("Sub", sizes, value, counted)
         return or_unknown(self._writer, mine, value.dtype) if is_of_list else mine
 
-    def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
+    def of_whole(self, node: NodeDef, name: str, part: str, whole: WholeTensor) -> str:
         """See FixedBodyShapes."""
         writer, number = self._writer, whole.answer.dtype
         if node.op == "Rank":
@@ -83,7 +85,7 @@ class OpenBodyShapes:
         return answer_of_shape(writer, node, name, shape, number)
 
     def _element_shape(
-        self, node: Any, name: str, part: str, entries: Mapping[int, Sharded]
+        self, node: NodeDef, name: str, part: str, entries: Mapping[int, Sharded]
     ) -> str:
         """The list itself may say -1 for the batch, which is replaced by what it is."""
         writer, number = self._writer, node.attr["shape_type"].type

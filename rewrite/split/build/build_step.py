@@ -1,4 +1,6 @@
 """Makes the graph of a split step from what was decided of each op."""
+
+from graphs.protos import NodeDef
 from rewrite.split.split_step import SplitStep
 
 import dataclasses
@@ -116,7 +118,7 @@ class _Builder:
 
     # -- ops -------------------------------------------------------------------------------------
 
-    def add(self, node: Any) -> None:
+    def add(self, node: NodeDef) -> None:
         """Adds what an unsplit op becomes."""
         self.writer.origin = node.name
         answer = self.decisions.answer_of_op[node.name]
@@ -127,7 +129,7 @@ class _Builder:
         else:
             self._add_whole(node)
 
-    def _add_whole(self, node: Any) -> None:
+    def _add_whole(self, node: NodeDef) -> None:
         inputs = [self.tensors.whole(name) for name in data_inputs(node)]
         self._with_known_width(node, inputs)
         new = self.writer.node(node.op, node.name, [*inputs, *self._controls(node, None)])
@@ -140,7 +142,7 @@ class _Builder:
             if tensor in self.decisions.axis_of_feed:
                 self.tensors.parts(tensor, state)
 
-    def _add_copies(self, node: Any, answer: Split) -> None:
+    def _add_copies(self, node: NodeDef, answer: Split) -> None:
         inputs = [
             self.tensors.parts(name, state)
             for name, state in zip(data_inputs(node), answer.inputs, strict=True)
@@ -182,7 +184,7 @@ class _Builder:
                 parts = [self._weighted(tensor, part, shard) for shard, part in enumerate(parts)]
             self.tensors.set_parts(tensor, state, parts)
 
-    def _with_known_width(self, node: Any, inputs: list[str]) -> None:
+    def _with_known_width(self, node: NodeDef, inputs: list[str]) -> None:
         """Has TensorFlow know as much of input 0 as it wants to."""
         if wants_known_width(node, self._known, self.flat.nodes):
             tensor = tensor_of(data_inputs(node)[0])
@@ -198,7 +200,7 @@ class _Builder:
         name = f"{op_of(tensor)}/rows/shard_{shard}"
         return self.writer.op("Sub", name, [part, start], T=dtype)
 
-    def _add_shape(self, node: Any) -> None:
+    def _add_shape(self, node: NodeDef) -> None:
         """What is said of a whole tensor's shape, though the tensor itself is in parts."""
         names: list[str] = []
         controls = self._controls(node, None)
@@ -219,14 +221,14 @@ class _Builder:
         if node.op == "ShapeN":
             self.said[node.name] = names
 
-    def _is_known(self, node: Any) -> bool:
+    def _is_known(self, node: NodeDef) -> bool:
         count = len(self.properties.dtype_of[node.name])
         return all(self._known(f"{node.name}:{i}") is not None for i in range(count))
 
     def _known(self, name: str) -> np.ndarray | None:
         return self.decisions.values.value(tensor_of(name))
 
-    def _reads_parts(self, node: Any) -> bool:
+    def _reads_parts(self, node: NodeDef) -> bool:
         states = self.decisions.state_of_tensor
         return any(states[tensor_of(name)] != WHOLE for name in data_inputs(node))
 
@@ -250,7 +252,7 @@ class _Builder:
 
     # -- what a copy has of its op ---------------------------------------------------------------
 
-    def _controls(self, node: Any, shard: int | None) -> list[str]:
+    def _controls(self, node: NodeDef, shard: int | None) -> list[str]:
         """Control inputs: a copy waits for the copy of its own shard, a whole op for all."""
         controls: dict[str, None] = {}
         for name in node.input:
@@ -265,7 +267,7 @@ class _Builder:
             return self.copies[op] if shard is None else [self.copies[op][shard]]
         return self.said.get(op, [op])[:1]
 
-    def _lie_beside(self, node: Any, new: Any, shard: int | None) -> None:
+    def _lie_beside(self, node: NodeDef, new: Any, shard: int | None) -> None:
         """What an op has to lie beside; a copy beside the copy of its own shard."""
         for each in node.attr["_class"].list.s if "_class" in node.attr else ():
             name = each.decode().removeprefix("loc:@")
@@ -276,7 +278,7 @@ class _Builder:
             new.attr["_class"].list.s.append(f"loc:@{name}".encode())
 
 
-def _of_all_copies(node: Any, answer: Split | None = None) -> Any:
+def _of_all_copies(node: NodeDef, answer: Split | None = None) -> Any:
     """A NodeDef with no more than what all copies of an op have of it."""
     alike = type(node)(device=node.device)
     for key, value in attributes_of_copies(node, answer).items():

@@ -10,6 +10,8 @@ the second. Which shards share a host or a device has to be said before the step
 these ops are placed then, they compute the same.
 """
 
+from graphs.protos import NodeDef
+
 import dataclasses
 import itertools
 from collections import defaultdict
@@ -285,7 +287,7 @@ class Homes:
             if node.op in VARIABLES:
                 yield self._key(node)
 
-    def _key(self, node: Any) -> Variable | str:
+    def _key(self, node: NodeDef) -> Variable | str:
         return variable_of_handle(node) if node.op == "VarHandleOp" else str(node.name)
 
 

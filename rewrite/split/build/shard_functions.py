@@ -1,5 +1,7 @@
 """Makes the functions that the copies of loops, conditionals and calls run, one for each shard."""
 
+from graphs.protos import FunctionDef, NodeDef
+
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -37,7 +39,7 @@ class ShardFunctions:
 
     def __init__(
         self,
-        library: Mapping[str, Any],
+        library: Mapping[str, FunctionDef],
         numbers: ShardNumbers,
         batch: int,
         num_shards: int,
@@ -51,7 +53,7 @@ class ShardFunctions:
         self._made: dict[tuple[bytes, int], str] = {}
         self._is_opened = True  # what is made now
 
-    def adapt(self, node: Any, answer: Split, shard: int, numbers: str | None = None) -> None:
+    def adapt(self, node: NodeDef, answer: Split, shard: int, numbers: str | None = None) -> None:
         """Makes a shard's copy of an op run functions of its own, if it runs any.
 
         Args:
@@ -79,7 +81,7 @@ class ShardFunctions:
         if numbers is not None:
             _add_input(node, len(answer.inputs), numbers)
 
-    def _set_output_shapes(self, node: Any, answer: Split, shard: int, numbers: str | None) -> None:
+    def _set_output_shapes(self, node: NodeDef, answer: Split, shard: int, numbers: str | None) -> None:
         shapes = node.attr["output_shapes"].list.shape
         if len(shapes) != len(answer.outputs):
             return
@@ -138,7 +140,7 @@ class ShardFunctions:
             return OpenBodyShapes(writer, numbers)
         return FixedBodyShapes(writer, self._batch, self._num_shards, shard)
 
-    def _named(self, function: Any, wanted: str, shard: int) -> str:
+    def _named(self, function: FunctionDef, wanted: str, shard: int) -> str:
         content = function.SerializeToString(deterministic=True)
         key = content, shard if self._is_opened else -1
         if key not in self._made:
@@ -150,7 +152,7 @@ class ShardFunctions:
         return self._made[key]
 
 
-def _add_input(node: Any, position: int, tensor: str) -> None:
+def _add_input(node: NodeDef, position: int, tensor: str) -> None:
     """Adds an int32 behind the tensors that an op hands to its functions."""
     inputs = list(node.input)
     del node.input[:]
@@ -196,7 +198,7 @@ class ShardBody:
         ]
 
     def nodes_and_results(
-        self, arguments: Mapping[str, str], library: Mapping[str, Any]
+        self, arguments: Mapping[str, str], library: Mapping[str, FunctionDef]
     ) -> tuple[list[Any], list[str]]:
         """NodeDefs, and what each output of the function is.
 
@@ -217,7 +219,7 @@ class ShardBody:
 
     # -- ops -------------------------------------------------------------------------------------
 
-    def _add(self, node: Any) -> None:
+    def _add(self, node: NodeDef) -> None:
         answer = self.split.answers[node.name]
         inputs = [tensor_of(name) for name in data_inputs(node)]
         if isinstance(answer, Split):
@@ -227,7 +229,7 @@ class ShardBody:
         else:
             self._copy(node, [self._part(tensor, WHOLE) for tensor in inputs])
 
-    def _add_copy(self, node: Any, answer: Split, inputs: Sequence[str]) -> None:
+    def _add_copy(self, node: NodeDef, answer: Split, inputs: Sequence[str]) -> None:
         mine = [self._part(t, state) for t, state in zip(inputs, answer.inputs, strict=True)]
         for position, entries in answer.shape_inputs.items():
             value = self.split.facts.value(inputs[position])
@@ -241,7 +243,7 @@ class ShardBody:
             if answer.is_mean and isinstance(state, Partial):
                 self._weigh(f"{node.name}:{index}", state)
 
-    def _copy(self, node: Any, inputs: Sequence[str], answer: Split | None = None) -> Any:
+    def _copy(self, node: NodeDef, inputs: Sequence[str], answer: Split | None = None) -> Any:
         new = self.writer.node(type_of_copies(node, answer), node.name, inputs)
         for key, attr in attributes_of_copies(node, answer).items():
             if key not in ("_class", "_output_shapes"):
@@ -251,14 +253,14 @@ class ShardBody:
             self._made[tensor, self.split.states[tensor]] = tensor
         return new
 
-    def _is_of_parts(self, node: Any, inputs: Sequence[str]) -> bool:
+    def _is_of_parts(self, node: NodeDef, inputs: Sequence[str]) -> bool:
         """Whether something is known of the shapes of whole tensors that are there in parts."""
         return any(self.split.states[tensor] != WHOLE for tensor in inputs) and all(
             self.split.facts.value(f"{node.name}:{index}") is not None
             for index in range(len(inputs))
         )
 
-    def _add_shape(self, node: Any, inputs: Sequence[str]) -> None:
+    def _add_shape(self, node: NodeDef, inputs: Sequence[str]) -> None:
         for index, tensor in enumerate(inputs):
             output = f"{node.name}:{index}"
             answer, state = self.split.facts.value(output), self.split.states[tensor]

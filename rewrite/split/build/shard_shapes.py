@@ -1,5 +1,7 @@
 """How large each shard is: known beforehand, or computed when the batch comes."""
 
+from graphs.protos import NodeDef
+
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -83,7 +85,7 @@ class FixedShapes:
         """
         return self._writer.shared_const(with_batch(value, entries, self._sizes[shard]), shard)
 
-    def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
+    def of_whole(self, node: NodeDef, name: str, part: str, whole: WholeTensor) -> str:
         """What a Shape, Size or Rank says of a whole tensor that is there in parts only.
 
         Args:
@@ -198,7 +200,7 @@ class OpenShapes:
 
         return self._once(("shape", sizes, shard, is_of_list, *counted.items()), made)
 
-    def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
+    def of_whole(self, node: NodeDef, name: str, part: str, whole: WholeTensor) -> str:
         """See FixedShapes."""
         writer, number = self._writer, whole.answer.dtype
         if node.op == "Rank":
@@ -330,7 +332,7 @@ def share_of(size: int, batch: int, dtype: str) -> np.ndarray:
     return np.array(size / batch).astype(tf.as_dtype(dtype).as_numpy_dtype)
 
 
-def answer_of_shape(writer: NodeWriter, node: Any, name: str, shape: str, number: Any) -> str:
+def answer_of_shape(writer: NodeWriter, node: NodeDef, name: str, shape: str, number: Any) -> str:
     """Adds what a Shape, ShapeN or Size says of a tensor of this shape, as the op `name`."""
     if node.op != "Size":
         return writer.node("Identity", name, [shape], T=number).name + ":0"

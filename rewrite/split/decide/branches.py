@@ -3,9 +3,9 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from graphs.names import data_inputs, op_of, tensor_of
+from graphs.protos import NodeDef
 from rewrite.split.decide.list_facts import joined
 from rewrite.split.decide.shape_facts import Facts, joined_shape
 from rewrite.split.decide.shard_local import why_not_local
@@ -25,7 +25,7 @@ def branches_answer(
     analysis: Analysis,
     facts: Facts,
     scope: str,
-    node: Any,
+    node: NodeDef,
     functions: Mapping[str, str],
     given: Given,
     first: int,
@@ -69,7 +69,7 @@ def branches_answer(
     return Split(inputs, tuple(results), bodies=bodies)
 
 
-def _as_taken(facts: Facts, node: Any, key: str, given: Given, first: int) -> Given:
+def _as_taken(facts: Facts, node: NodeDef, key: str, given: Given, first: int) -> Given:
     """What a branch is given: where other conditionals took the same one, what that returned."""
     states, sources = list(given.states), []
     for position, name in enumerate(data_inputs(node)[first:]):
@@ -85,7 +85,7 @@ def _as_taken(facts: Facts, node: Any, key: str, given: Given, first: int) -> Gi
     return dataclasses.replace(given, states=states, sources=sources)
 
 
-def taken_with(facts: Facts, node: Any, key: str, tensor: str) -> tuple[SplitBody, str] | None:
+def taken_with(facts: Facts, node: NodeDef, key: str, tensor: str) -> tuple[SplitBody, str] | None:
     """What a branch gets for a tensor of a conditional that takes the same branch.
 
     Args:

@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence, Set
-from typing import Any
 
 from graphs.building.frames import depth_in_conditionals
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.host.time_limit import require_time
 from graphs.names import data_inputs, op_of, tensor_of, with_index
+from graphs.protos import NodeDef
 from rewrite.split.constant_folding import SHAPE_OPS, KnownValues
 from rewrite.split.decide.list_facts import Element
 from rewrite.split.decide.loops import function_answer, in_a_sum
@@ -230,7 +230,7 @@ class _Analysis:
                     states[tensor] = _state(view, answer, index)
         return answers, states
 
-    def _is_never_cut(self, facts: Facts, node: Any, scope: str) -> bool:
+    def _is_never_cut(self, facts: Facts, node: NodeDef, scope: str) -> bool:
         """Whether nothing that a whole op makes is cut again; nothing is in a body."""
         if scope or node.name in self._not_cut or node.name in self.may_be_dead:
             return True
@@ -336,7 +336,7 @@ def _state(view: OpView, answer: Answer, index: int) -> State:
 
 
 def _view(
-    facts: Facts, batch: int, states: Mapping[str, State], node: Any, is_joined: bool
+    facts: Facts, batch: int, states: Mapping[str, State], node: NodeDef, is_joined: bool
 ) -> OpView:
     """What is shown of an op; `is_joined`: what is in parts can be joined before it."""
     inputs = []
@@ -362,7 +362,10 @@ def _view(
 
 
 def _would_be_misread(
-    node: Any, nodes: Mapping[str, Any], answers: Mapping[str, Answer], states: Mapping[str, State]
+    node: NodeDef,
+    nodes: Mapping[str, NodeDef],
+    answers: Mapping[str, Answer],
+    states: Mapping[str, State],
 ) -> bool:
     """Whether an op that is split finds the largest or smallest of what a cut hands to such ops.
 
@@ -384,5 +387,5 @@ def _would_be_misread(
     return is_monotonic and is_cut and isinstance(states.get(tensor), Sharded)
 
 
-def _first_of(node: Any) -> str:
+def _first_of(node: NodeDef) -> str:
     return tensor_of(data_inputs(node)[0])

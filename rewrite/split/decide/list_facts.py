@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphs.protos import NodeDef
 from rewrite.split.decision import Shape, attr_of, is_open
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Element:
         return np.frombuffer(content, dtype).reshape(shape)
 
 
-def complete_list(facts: "Facts", node: Any, inputs: Sequence[str]) -> None:
+def complete_list(facts: "Facts", node: NodeDef, inputs: Sequence[str]) -> None:
     output = f"{node.name}:0"
     first = facts.elements.get(inputs[0], Element()) if inputs else Element()
     if node.op in ("TensorListReserve", "EmptyTensorList"):
@@ -83,7 +84,7 @@ def complete_list(facts: "Facts", node: Any, inputs: Sequence[str]) -> None:
         facts.elements[output] = dataclasses.replace(first, length=None)
 
 
-def _read_element(facts: "Facts", node: Any, inputs: Sequence[str], element: Element) -> None:
+def _read_element(facts: "Facts", node: NodeDef, inputs: Sequence[str], element: Element) -> None:
     index, before = _ELEMENT_READERS[node.op]
     tensor = f"{node.name}:{index}"
     if not before:

@@ -8,10 +8,10 @@ or the branch that is taken depend on what is cut. Otherwise the op stays whole,
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from graphs import op_types
 from graphs.names import data_inputs, tensor_of
+from graphs.protos import NodeDef
 from rewrite.split.constant_folding import Argument
 from rewrite.split.decide.branches import branches_answer
 from rewrite.split.decide.list_facts import Element, joined
@@ -65,7 +65,7 @@ def _loop(
     analysis: Analysis,
     facts: Facts,
     scope: str,
-    node: Any,
+    node: NodeDef,
     functions: Mapping[str, str],
     given: Given,
 ) -> Answer:
@@ -139,7 +139,7 @@ def _same(given: Given, after: Given) -> bool:
     )
 
 
-def _learn(facts: Facts, node: Any, given: Given, body: SplitBody) -> None:
+def _learn(facts: Facts, node: NodeDef, given: Given, body: SplitBody) -> None:
     """Notes what else is known of the outputs of a loop that is split."""
     inputs = [tensor_of(name) for name in data_inputs(node)]
     for position, tensor in enumerate(body.body.outputs):

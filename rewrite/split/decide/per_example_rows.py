@@ -5,11 +5,11 @@ all entries together: entry b's begin at b * block. No shard's rows lie in anoth
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
 from graphs.names import data_inputs, op_of, tensor_of
+from graphs.protos import NodeDef
 from rewrite.split.decide.shape_facts import Facts
 from rewrite.split.decision import attr_of
 
@@ -52,7 +52,7 @@ def _step(facts: Facts, rows: str, starts: str, batch: int) -> int:
 
 
 def is_counted(
-    nodes: Mapping[str, Any], tensor: str, value: Callable[[str], np.ndarray | None]
+    nodes: Mapping[str, NodeDef], tensor: str, value: Callable[[str], np.ndarray | None]
 ) -> bool:
     """Whether row numbers count the batch's entries at every size: they come from a Range.
 
@@ -85,7 +85,7 @@ def is_counted(
     return len(known) == 1 and all(is_counted(nodes, name, value) for name in known)
 
 
-def _gathers(facts: Facts, node: Any, rows: str, block: int) -> bool:
+def _gathers(facts: Facts, node: NodeDef, rows: str, block: int) -> bool:
     """Whether an op reads rows by these numbers, each in its own entry's `block`."""
     if node.op != "GatherV2" or attr_of(node, "batch_dims").i != 1:
         return False

@@ -16,6 +16,7 @@ import numpy as np
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of
+from graphs.protos import NodeDef
 from rewrite.split.constant_folding import OF_ANY_SHAPE, SHAPE_OPS, Argument, KnownValues, is_pure
 from rewrite.split.decide.list_facts import Element, complete_list
 from rewrite.split.decision import Shape, is_open
@@ -23,7 +24,7 @@ from rewrite.split.decision import Shape, is_open
 _MAX_ELEMENTS = 1024
 
 
-def may_run(node: Any, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
+def may_run(node: NodeDef, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
     """Whether an op is pure and small enough to be evaluated beforehand."""
     if node.op == "Const":
         return False
@@ -39,7 +40,7 @@ _Found = tuple["list[Shape]", "list[np.ndarray | None]", "bool"]
 class _Asked:
     """An op and what is known of its inputs; equal where the same comes of it."""
 
-    def __init__(self, node: Any, specs: Sequence[Argument]) -> None:
+    def __init__(self, node: NodeDef, specs: Sequence[Argument]) -> None:
         self.node, self.specs = type(node)(op=node.op, name="op"), specs
         for key, attr in node.attr.items():
             if not key.startswith("_"):
@@ -158,7 +159,7 @@ class Facts:
         self.same_as[tensor] = self.same_as.get(other, other)
         self._news.add(tensor)
 
-    def complete(self, node: Any) -> None:
+    def complete(self, node: NodeDef) -> None:
         """Learns what there is to know of the outputs of an op, of that of its inputs."""
         inputs = [tensor_of(n) for n in data_inputs(node)]
         if node.op == "VariableShape":
@@ -199,7 +200,7 @@ class Facts:
             return None
         return facts, [tensor_of(name) for name in data_inputs(node)]
 
-    def _complete_optional(self, node: Any, optional: str) -> None:
+    def _complete_optional(self, node: NodeDef, optional: str) -> None:
         """What is taken out of an Optional is what was put in."""
         made = self.put_in(optional)
         facts, tensors = made or (self, [])
@@ -212,7 +213,7 @@ class Facts:
             if tensor in facts.elements:
                 self.elements[output] = facts.elements[tensor]
 
-    def _variable_shape(self, node: Any, handle: str) -> None:
+    def _variable_shape(self, node: NodeDef, handle: str) -> None:
         producer = self.handle(handle)
         shape = None if producer is None else [d.size for d in producer.attr["shape"].shape.dim]
         if shape is not None and min(shape, default=0) >= 0:
@@ -226,7 +227,7 @@ class Facts:
             node = self.flat.nodes.get(op_of(node.input[0]))
         return node is not None and node.op in ("HashTableV2", "MutableHashTableV2")
 
-    def _complete_shape(self, node: Any, inputs: Sequence[str]) -> None:
+    def _complete_shape(self, node: NodeDef, inputs: Sequence[str]) -> None:
         for index, tensor in enumerate(inputs):
             shape = self.shape(tensor)
             if is_open(shape) or shape is None or self.value(f"{node.name}:{index}") is not None:
@@ -236,7 +237,7 @@ class Facts:
             self.learn_shape(f"{node.name}:{index}", value.shape)
             self.learn_value(f"{node.name}:{index}", value)
 
-    def _is_incomplete(self, node: Any, inputs: Sequence[str]) -> bool:
+    def _is_incomplete(self, node: NodeDef, inputs: Sequence[str]) -> bool:
         """Whether something is unknown of the outputs that what was learned might show."""
         if self._news.isdisjoint(inputs):
             return False
@@ -254,7 +255,7 @@ class Facts:
         shape, value = self.shape(tensor), self.value(tensor)
         return Argument(self.dtype(tensor), shape, value, self.handle(tensor))
 
-    def _infer(self, node: Any, inputs: Sequence[str]) -> None:
+    def _infer(self, node: NodeDef, inputs: Sequence[str]) -> None:
         shapes, values, is_taken = _one_op(_Asked(node, [self.argument(t) for t in inputs]))
         self.refused |= set() if is_taken else {node.name}
         for index, (shape, value) in enumerate(zip(shapes, values, strict=True)):

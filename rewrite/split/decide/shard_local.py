@@ -1,9 +1,10 @@
 """Whether a shard's copy of a function can work on its part alone."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from graphs.names import data_inputs, tensor_of
+from graphs.protos import FunctionDef, NodeDef
 from rewrite.split.decision import Split
 from rewrite.split.effects import _effect_in
 from rewrite.split.states import WHOLE, Listed, Optioned, Partial, Sharded, State, can_be_cut
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from rewrite.split.decide.split_function import SplitBody
 
 
-def why_not_local(split: "SplitBody", library: Mapping[str, Any], batch: int) -> str:
+def why_not_local(split: "SplitBody", library: Mapping[str, FunctionDef], batch: int) -> str:
     """Why a shard can't run a function on its own; empty where it can."""
     if effect := _effect_in(split.body.function, library):
         return f"its body has side effects or draws random numbers ({effect})"
@@ -52,7 +53,7 @@ def is_reachable(have: State, need: State) -> bool:
     return have == need or (have == WHOLE and is_of_whole)
 
 
-def _is_known(split: "SplitBody", node: Any) -> bool:
+def _is_known(split: "SplitBody", node: NodeDef) -> bool:
     """Whether all that an op makes is known before the run."""
     count = len(split.body.properties.dtype_of[node.name])
     return count > 0 and all(

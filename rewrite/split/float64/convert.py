@@ -17,6 +17,7 @@ import numpy as np
 
 from graphs.building.op_outputs import argument_types, op_definition, output_offsets
 from graphs.function_library import library_of, named_functions
+from graphs.protos import AttrValue, FunctionDef, GraphDef, NodeDef
 from rewrite.split.decision import attr_of
 from rewrite.split.float64.types import fill_in_types, is_random, wide_type, widen_types, widened
 
@@ -64,7 +65,7 @@ _TRACED: dict[tuple[Any, ...], Traced] = {}
 
 
 def traced(
-    node: Any, formula: Callable[..., Sequence[Any]], inputs: Sequence[tuple[str, Any]]
+    node: NodeDef, formula: Callable[..., Sequence[Any]], inputs: Sequence[tuple[str, Any]]
 ) -> Traced:
     """Traces a formula for an op; for others like it once.
 
@@ -89,7 +90,7 @@ def traced(
     return _TRACED[key]
 
 
-def attributes(node: Any) -> Mapping[str, Any]:
+def attributes(node: NodeDef) -> Mapping[str, Any]:
     """{attribute: its value}, with the defaults."""
     values = {}
     for attribute in op_definition(node.op, node.name).attr:
@@ -109,11 +110,11 @@ class Float64Graph:
         rounded.
     """
 
-    graph_def: Any
+    graph_def: GraphDef
     narrow_ops: Mapping[str, int]
 
 
-def to_float64(graph_def: Any, exact: Mapping[str, float] | None = None) -> Float64Graph:
+def to_float64(graph_def: GraphDef, exact: Mapping[str, float] | None = None) -> Float64Graph:
     """The graph in float64.
 
     Args:
@@ -158,13 +159,13 @@ class _Body:
         function: str,
         exact: Mapping[str, float],
     ):
-        self.nodes: list[Any] = []
+        self.nodes: list[NodeDef] = []
         self.moved: dict[str, str] = {}
         self.narrow: Counter[str] = Counter()
         self._before, self._after = before, after
         self._function, self._exact = function, exact
 
-    def read(self, nodes: list[Any]) -> None:
+    def read(self, nodes: list[NodeDef]) -> None:
         """Makes the ops, and then has them read each other."""
         made = [self._made(node) for node in nodes]
         for node, (wide, casts) in zip(nodes, made, strict=True):
@@ -176,7 +177,7 @@ class _Body:
             self._narrow_inputs(wide)
             self.nodes.extend([wide, *casts])
 
-    def _made(self, node: Any) -> tuple[Any, list[Any]]:
+    def _made(self, node: NodeDef) -> tuple[Any, list[Any]]:
         """The op, and what makes its outputs float64."""
         if node.op in FORMULAS and not self._function:
             instead = type(node)(name=node.name, op="IdentityN", input=node.input)
@@ -195,7 +196,7 @@ class _Body:
             widen_types(wide)
         return wide, self._casts(wide)
 
-    def _casts(self, node: Any) -> list[Any]:
+    def _casts(self, node: NodeDef) -> list[Any]:
         """Casts for outputs that are narrow still; what reads them reads the Casts then."""
         casts: list[Any] = []
         names = _output_names(node, self._after, self._function)
@@ -208,7 +209,7 @@ class _Body:
             casts.append(cast)
         return casts
 
-    def _narrow_inputs(self, node: Any) -> None:
+    def _narrow_inputs(self, node: NodeDef) -> None:
         """Has an op that takes narrow floats read Casts of what is float64 now."""
         narrow = False
         for index, number in enumerate(argument_types(node, self._after)):
@@ -221,20 +222,20 @@ class _Body:
         self.narrow[node.op] += narrow
         self.narrow += Counter()
 
-    def _cast(self, node: Any, name: str, tensor: str, number: int, to_narrow: bool) -> Any:
+    def _cast(self, node: NodeDef, name: str, tensor: str, number: int, to_narrow: bool) -> Any:
         cast = type(node)(name=name, op="Cast", input=[tensor])
         ends = (wide_type(number), number) if to_narrow else (number, wide_type(number))
         cast.attr["SrcT"].type, cast.attr["DstT"].type = ends
         return cast
 
-    def _fix_seed(self, node: Any) -> None:
+    def _fix_seed(self, node: NodeDef) -> None:
         """A random op without a seed draws the same numbers in each run."""
         names = {a.name for a in op_definition(node.op, node.name).attr} & {"seed", "seed2"}
         if names and not any(name in node.attr and node.attr[name].i for name in names):
             for name in names:
                 node.attr[name].i = 1 + zlib.crc32(f"{self._function}/{node.name}".encode())
 
-    def _widen_value(self, node: Any) -> None:
+    def _widen_value(self, node: NodeDef) -> None:
         import tensorflow as tf
 
         tensor = node.attr["value"].tensor
@@ -254,7 +255,7 @@ def _full(name: str, function: str) -> str:
     return f"{name}:0"
 
 
-def _output_names(node: Any, library: Mapping[str, Any], function: str) -> list[str]:
+def _output_names(node: NodeDef, library: Mapping[str, FunctionDef], function: str) -> list[str]:
     """What inputs call the outputs of an op."""
     types = argument_types(node, library, of_outputs=True)
     if not function:
@@ -273,7 +274,7 @@ def _output_names(node: Any, library: Mapping[str, Any], function: str) -> list[
 # They are what the ops' documentation says, and are used to compare runs, never in a model.
 
 
-def written_out(node: Any, inputs: Sequence[str]) -> list[Any]:
+def written_out(node: NodeDef, inputs: Sequence[str]) -> list[Any]:
     """NodeDefs for an op of FORMULAS; the last has its name and its outputs.
 
     Args:
@@ -294,7 +295,7 @@ def written_out(node: Any, inputs: Sequence[str]) -> list[Any]:
     return [*made, last]
 
 
-def _norm(attrs: Mapping[str, Any], x: Any, scale: Any, offset: Any, *old: Any) -> list[Any]:
+def _norm(attrs: Mapping[str, AttrValue], x: Any, scale: Any, offset: Any, *old: Any) -> list[Any]:
     """FusedBatchNorm*: (x - mean) / sqrt(variance + epsilon) * scale + offset."""
     import tensorflow as tf
 
@@ -317,7 +318,7 @@ def _norm(attrs: Mapping[str, Any], x: Any, scale: Any, offset: Any, *old: Any) 
 
 
 def _norm_gradient(
-    attrs: Mapping[str, Any], d_y: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any
+    attrs: Mapping[str, AttrValue], d_y: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any
 ) -> list[Any]:
     """FusedBatchNormGrad*, by the chain rule from `_norm`."""
     import tensorflow as tf
@@ -335,7 +336,9 @@ def _norm_gradient(
     return [back(d_x), d_scale, d_offset, nothing, nothing]
 
 
-def _channels_last(attrs: Mapping[str, Any], x: Any) -> tuple[Any, Callable[[Any], Any], list[int]]:
+def _channels_last(
+    attrs: Mapping[str, AttrValue], x: Any
+) -> tuple[Any, Callable[[Any], Any], list[int]]:
     """The images with their channels last, what turns them back, and all other axes."""
     import tensorflow as tf
 
@@ -348,7 +351,7 @@ def _channels_last(attrs: Mapping[str, Any], x: Any) -> tuple[Any, Callable[[Any
     return tf.transpose(x, there), lambda y: tf.transpose(y, back), axes
 
 
-def _response(attrs: Mapping[str, Any], x: Any) -> list[Any]:
+def _response(attrs: Mapping[str, AttrValue], x: Any) -> list[Any]:
     """LRN: x / (bias + alpha * sum of squares over neighbouring channels) ** beta."""
     import tensorflow as tf
 
@@ -359,7 +362,7 @@ def _response(attrs: Mapping[str, Any], x: Any) -> list[Any]:
     return [x * (attrs["bias"] + attrs["alpha"] * tf.add_n(sums)) ** -attrs["beta"]]
 
 
-def _response_gradient(attrs: Mapping[str, Any], d_y: Any, x: Any, _: Any) -> list[Any]:
+def _response_gradient(attrs: Mapping[str, AttrValue], d_y: Any, x: Any, _: Any) -> list[Any]:
     """LRNGrad."""
     import tensorflow as tf
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from graphs.building.op_outputs import op_definition
 from graphs.pricing.kernels import kernel_table
+from graphs.protos import FunctionDef, NodeDef
 
 # What these draw depends on the type that they are asked for.
 _RANDOM = re.compile(
@@ -45,7 +46,7 @@ def is_random(op_type: str) -> bool:
     return _RANDOM.search(op_type) is not None
 
 
-def widened(node: Any, library: Mapping[str, Any] | None = None) -> Any | None:
+def widened(node: NodeDef, library: Mapping[str, FunctionDef] | None = None) -> Any | None:
     """A copy of a NodeDef that computes in float64; None where no CPU kernel does.
 
     Args:
@@ -63,7 +64,7 @@ def widened(node: Any, library: Mapping[str, Any] | None = None) -> Any | None:
     return wide if kernel_table().matching(wide, "CPU") is not None else None
 
 
-def _is_allowed(node: Any) -> bool:
+def _is_allowed(node: NodeDef) -> bool:
     """Whether an op may have such types at all; kernels may ask less than the op itself."""
     for attribute in op_definition(node.op, node.name).attr:
         allowed = attribute.allowed_values.list.type
@@ -75,7 +76,7 @@ def _is_allowed(node: Any) -> bool:
     return True
 
 
-def fill_in_types(node: Any, library: Mapping[str, Any]) -> None:
+def fill_in_types(node: NodeDef, library: Mapping[str, FunctionDef]) -> None:
     """Writes down types that the op has by default: they may have to be widened."""
     if node.op in library:
         return

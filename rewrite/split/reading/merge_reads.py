@@ -14,6 +14,7 @@ from typing import Any
 from graphs.building.known_tensors import constant_node
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.names import data_inputs, free_name, op_of, parse_input
+from graphs.protos import NodeDef
 from rewrite.split.decision import MOST_BYTES, attr_of
 from rewrite.split.effects import (
     _READ,
@@ -81,7 +82,7 @@ def _renamed(name: str, kept_for: Mapping[str, str]) -> str:
     return f"^{kept_for[source]}" if name.startswith("^") else kept_for[source]
 
 
-def _rename_places(node: Any, kept_for: Mapping[str, str]) -> None:
+def _rename_places(node: NodeDef, kept_for: Mapping[str, str]) -> None:
     places: Sequence[bytes] = node.attr["_class"].list.s if "_class" in node.attr else ()
     for i, place in enumerate(places):
         name = place.decode().removeprefix(_PLACE)
@@ -160,7 +161,7 @@ def _is_small(handle: Any) -> bool:
     return is_known and math.prod(shape) * size <= MOST_BYTES
 
 
-def _of_read(node: Any, taken: set[str]) -> list[Any]:
+def _of_read(node: NodeDef, taken: set[str]) -> list[Any]:
     """A read, an axis and a gather in place of one gather of a variable."""
     import numpy as np
     import tensorflow as tf

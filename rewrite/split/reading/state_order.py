@@ -22,6 +22,7 @@ from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.names import data_inputs, op_of, parse_input
+from graphs.protos import FunctionDef, GraphDef, NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decision import GRADIENTS, NORMS
@@ -115,7 +116,7 @@ def _missing(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
     return {name: list(dict.fromkeys(ops)) for name, ops in missing.items() if ops}
 
 
-def _only_reads(node: Any, library: Mapping[str, Any]) -> bool:
+def _only_reads(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
     """Whether an op surely changes no state, nor does what it hands a state on to."""
     is_known = node.op in NEVER_WRITE or bool(functions_of(node, library))
     return is_known and not has_effect(node, library)
@@ -195,12 +196,12 @@ def _with_ends(
     return found
 
 
-def _may_be_first(node: Any) -> bool:
+def _may_be_first(node: NodeDef) -> bool:
     """Whether another op of a state can wait for this one: not for what begins a loop."""
     return node.op not in op_types.ENTER
 
 
-def _may_be_late(node: Any) -> bool:
+def _may_be_late(node: NodeDef) -> bool:
     """Whether it is to wait for another one: what is within does, not where it ends."""
     return node.op not in op_types.MERGES | op_types.EXIT
 
@@ -210,7 +211,7 @@ def _bits(names: Iterable[str]) -> dict[str, int]:
 
 
 def _before(
-    graph_def: Any, bit_of: Mapping[str, int], is_opened: bool = False, is_split: bool = False
+    graph_def: GraphDef, bit_of: Mapping[str, int], is_opened: bool = False, is_split: bool = False
 ) -> Mapping[str, int]:
     """{op: which of the ops with a bit surely come before it}.
 
@@ -250,7 +251,7 @@ def _before(
     return before
 
 
-def _may_be_constant(node: Any, constants: Set[str]) -> bool:
+def _may_be_constant(node: NodeDef, constants: Set[str]) -> bool:
     """Whether a split step may have a constant for an op, which waits for nothing."""
     sources = [op_of(name) for name in data_inputs(node)]
     return node.op in _MAY_BE_CONSTANTS or (bool(sources) and constants >= {*sources})

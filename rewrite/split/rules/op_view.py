@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs.protos import NodeDef
 from rewrite.split.decision import Shape, attr_of
 from rewrite.split.states import WHOLE, Partial, Sharded, State
 
@@ -44,7 +45,7 @@ class OpView:
       output_dtypes: of its outputs.
     """
 
-    node: Any
+    node: NodeDef
     batch: int
     inputs: Sequence[InputView]
     output_shapes: Sequence[Shape]

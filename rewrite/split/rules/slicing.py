@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sized
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from graphs.protos import NodeDef
 from rewrite.split.decision import Answer, Split, attr_of
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
 from rewrite.split.rules.factors import Factors, Labels, split_by_factors
@@ -187,7 +188,7 @@ class SliceEntry(NamedTuple):
     has_end: bool = False
 
 
-def slice_entries(node: Any, strides: Sized, rank: int) -> Iterator[SliceEntry]:
+def slice_entries(node: NodeDef, strides: Sized, rank: int) -> Iterator[SliceEntry]:
     """What a StridedSlice does with an input of so many axes, in the order of its output's."""
     mask = {name: attr_of(node, f"{name}_mask").i for name in
             ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}  # fmt: skip

@@ -12,6 +12,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.graph_view import reached
 from graphs.names import free_name, op_of, with_index
+from graphs.protos import GraphDef, MetaGraphDef, NodeDef
 from graphs.source_model import SourceModel
 from rewrite.split.split_step import SplitStep
 from rewrite.written_signature import signature_call, whole_signature
@@ -29,7 +30,7 @@ class GraphWithBoth:
       whole_name: {op of the unsplit step: its name now}, where that has changed.
     """
 
-    graph_def: Any
+    graph_def: GraphDef
     whole_name: Mapping[str, str]
 
     def whole_tensor(self, name: str) -> str:
@@ -39,7 +40,7 @@ class GraphWithBoth:
 
 
 def split_beside(
-    graph_def: Any,
+    graph_def: GraphDef,
     flat: FlatGraph,
     step: SplitStep,
     outputs: Mapping[str, str],
@@ -121,7 +122,7 @@ def _fetched(
 
 
 def _run_with(
-    graph_def: Any, asked: Collection[str], shared: Collection[str], effects: Sequence[str]
+    graph_def: GraphDef, asked: Collection[str], shared: Collection[str], effects: Sequence[str]
 ) -> None:
     """Has an op that is fetched run what the step does besides, unless they do so anyway.
 
@@ -181,7 +182,7 @@ def _moved(
     )
 
 
-def _bare(node: Any) -> Any:
+def _bare(node: NodeDef) -> Any:
     """The op without what only says what TensorFlow infers."""
     bare = type(node)()
     bare.CopyFrom(node)
@@ -189,7 +190,7 @@ def _bare(node: Any) -> Any:
     return bare
 
 
-def redirect(node: Any, whole_name: Mapping[str, str]) -> None:
+def redirect(node: NodeDef, whole_name: Mapping[str, str]) -> None:
     """Makes an op of the unsplit step, changed in place, read those that moved.
 
     Args:
@@ -239,7 +240,7 @@ def with_outputs(source: SourceModel) -> tuple[dict[str, str], SourceModel]:
 
 
 def redirect_signatures(
-    meta_graph: Any, name: str, whole_tensor: Callable[[str], str], adds_whole: bool
+    meta_graph: MetaGraphDef, name: str, whole_tensor: Callable[[str], str], adds_whole: bool
 ) -> None:
     """All signatures but the split one run the unsplit ops; one more runs the unsplit step.
 

@@ -18,6 +18,7 @@ from graphs.loading.feed_shapes import write_shapes
 from graphs.loading.saved_model_file import read_signatures
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
+from graphs.protos import FunctionDef, GraphDef, MetaGraphDef, NodeDef
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_proto
 from rewrite.emit import leaving_out, serialized
@@ -73,7 +74,7 @@ def written(
     return dataclasses.replace(split, saved_model_dir=_saved(source, meta_graph))
 
 
-def _with_shapes(graph_def: Any, feeds: Sequence[TensorSpec]) -> Any:
+def _with_shapes(graph_def: GraphDef, feeds: Sequence[TensorSpec]) -> Any:
     """The graph itself where its placeholders say the fed shapes already: it may be large."""
     shape_of = {op_of(spec.tensor): spec.shape for spec in feeds if spec.shape is not None}
     fed = [n for n in graph_def.node if n.name in shape_of and n.op in op_types.PLACEHOLDERS]
@@ -86,7 +87,7 @@ def _with_shapes(graph_def: Any, feeds: Sequence[TensorSpec]) -> Any:
     return graph_def if all(says) else write_shapes(graph_def, feeds)
 
 
-def _saved(source: SourceModel, meta_graph: Any) -> str:
+def _saved(source: SourceModel, meta_graph: MetaGraphDef) -> str:
     """A SavedModel with this MetaGraphDef, in a folder that goes with this process."""
     folder = Path(temporary_directory(), "split")
     ignore = leaving_out(set(SAVED_MODEL_FILES), source.saved_model_dir)
@@ -107,7 +108,7 @@ def _link(source: str, target: str) -> None:
     os.symlink(os.path.abspath(source), target)
 
 
-def write_split_signature(meta_graph: Any, name: str, call: Any, step: SplitStep) -> None:
+def write_split_signature(meta_graph: MetaGraphDef, name: str, call: Any, step: SplitStep) -> None:
     """Makes the signature's function the split step; the unsplit one stays beside it.
 
     Args:
@@ -138,7 +139,7 @@ def write_split_signature(meta_graph: Any, name: str, call: Any, step: SplitStep
         )
 
 
-def _whole_function(function: str, library: Any) -> str:
+def _whole_function(function: str, library: FunctionDef) -> str:
     """A free name; TensorFlow wants the number at the end of a function's name to stay there."""
     stem, _, number = function.rpartition("_")
     name = f"{stem}_whole_{number}"
@@ -148,7 +149,7 @@ def _whole_function(function: str, library: Any) -> str:
     return name
 
 
-def _have_others_call(graph_def: Any, call: str, new_names: Mapping[str, str]) -> None:
+def _have_others_call(graph_def: GraphDef, call: str, new_names: Mapping[str, str]) -> None:
     """Has all but one call of a function run the unsplit step: another signature's, a loop's."""
     for node in graph_def.node:
         if node.name != call:
@@ -158,7 +159,7 @@ def _have_others_call(graph_def: Any, call: str, new_names: Mapping[str, str]) -
             rename_references(node, new_names)
 
 
-def _argument_of(call: Any, function: Any) -> dict[str, str]:
+def _argument_of(call: Any, function: FunctionDef) -> dict[str, str]:
     """{op of the main graph that the call reads: the function's argument}."""
     arguments: dict[str, str] = {}
     data = data_inputs(call)
@@ -174,7 +175,11 @@ def _argument_of(call: Any, function: Any) -> dict[str, str]:
 
 
 def _write_body(
-    function: Any, call: str, argument_of: dict[str, str], step: SplitStep, library: Any
+    function: FunctionDef,
+    call: str,
+    argument_of: dict[str, str],
+    step: SplitStep,
+    library: FunctionDef,
 ) -> None:
     """Puts the step's ops into the function; they lose the call's name before their own."""
     tensors = [fetch for fetch in step.fetches if ":" in fetch]
@@ -218,7 +223,7 @@ def _short_names(call: str, names: Sequence[str]) -> dict[str, str]:
     return short
 
 
-def _rename(node: Any, short: dict[str, str], arguments: set[str]) -> None:
+def _rename(node: NodeDef, short: dict[str, str], arguments: set[str]) -> None:
     node.name = short[node.name]
     for i, name in enumerate(node.input):
         if name.startswith("^"):
@@ -234,7 +239,9 @@ def _rename(node: Any, short: dict[str, str], arguments: set[str]) -> None:
                 node.attr["_class"].list.s.append(f"loc:@{short[place]}".encode())
 
 
-def _add_whole_call(meta_graph: Any, name: str, call: Any, function: str, added: str) -> None:
+def _add_whole_call(
+    meta_graph: MetaGraphDef, name: str, call: Any, function: str, added: str
+) -> None:
     """Calls the unsplit step from the main graph: all but the run's signature read that call."""
     taken = {node.name for node in meta_graph.graph_def.node}
     own = copy.deepcopy(next(n for n in meta_graph.graph_def.node if n.name == call.name))

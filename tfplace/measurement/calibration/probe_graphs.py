@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from graphs.protos import GraphDef
 from graphs.source_model import Initialization
 from tfplace.measurement.training_run import TrainingRun
 
@@ -33,7 +34,7 @@ class Probe:
       run: one step of it.
     """
 
-    graph_def: Any
+    graph_def: GraphDef
     run: TrainingRun
 
 

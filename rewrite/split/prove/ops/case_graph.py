@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from graphs.building.known_tensors import constant_node
 from graphs.building.op_outputs import argument_types
+from graphs.protos import NodeDef
 from rewrite.split.float64.types import fill_in_types, widened
 from rewrite.split.prove.ops.case_inputs import CantMakeUp, made_up
 from rewrite.split.prove.ops.op_case import OpCase
@@ -38,7 +39,7 @@ class CaseGraph:
     def __init__(self, case: OpCase, scope: str):
         """Raises CantMakeUp where there are no inputs for it."""
         self.case = case
-        self.nodes: list[Any] = []
+        self.nodes: list[NodeDef] = []
         self.copies: list[Any] = []
         self.feeds: dict[str, np.ndarray] = {}
         self.variables: dict[str, np.ndarray] = {}
@@ -57,7 +58,7 @@ class CaseGraph:
             size = sizes[1][shard]
             self.parts.append([self._fetched(name, i, size, self.copies) for i in range(count)])
 
-    def _op(self, node: Any, name: str, inputs: Sequence[str]) -> Any:
+    def _op(self, node: NodeDef, name: str, inputs: Sequence[str]) -> Any:
         new = v1.NodeDef()
         new.CopyFrom(node)
         new.name = f"{self._scope}/{name}"
@@ -111,7 +112,7 @@ class CaseGraph:
         self.nodes.append(made)
         return name
 
-    def _fetched(self, name: str, index: int, size: int, nodes: list[Any]) -> str:
+    def _fetched(self, name: str, index: int, size: int, nodes: list[NodeDef]) -> str:
         """What to fetch of an output: of a list all its rows, of an Optional what it holds."""
         tensor = f"{self._scope}/{name}:{index}"
         node = self._node if nodes is self.nodes else self._copy
@@ -176,7 +177,7 @@ def _computing(case: OpCase) -> tuple[Any, Any]:
     return own if None in wide else wide
 
 
-def _with_types(node: Any) -> Any:
+def _with_types(node: NodeDef) -> Any:
     """A copy of an op that says the types, too, that it has by default."""
     own = v1.NodeDef()
     own.CopyFrom(node)
@@ -184,7 +185,7 @@ def _with_types(node: Any) -> Any:
     return own
 
 
-def _tolerance(node: Any) -> float:
+def _tolerance(node: NodeDef) -> float:
     types = [*argument_types(node, {}), *argument_types(node, {}, of_outputs=True)]
     names = [tf.as_dtype(number).base_dtype.name for number in types]
     return max((_TOLERANCES.get(name, _DOUBLE_TOLERANCE) for name in names), default=0.0)

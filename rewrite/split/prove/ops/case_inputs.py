@@ -2,10 +2,10 @@
 
 import math
 import zlib
-from typing import Any
 
 import numpy as np
 
+from graphs.protos import DType
 from rewrite.split.decision import GRADIENTS, NORMS
 from rewrite.split.prove.ops.op_case import CaseInput, OpCase
 from rewrite.split.prove.parts import combined, cut
@@ -68,7 +68,7 @@ class CantMakeUp(Exception):
     """An input that has no values to make up; the message says why."""
 
 
-def made_up(case: OpCase, position: int, dtype: Any) -> tuple[np.ndarray, list[np.ndarray]]:
+def made_up(case: OpCase, position: int, dtype: DType) -> tuple[np.ndarray, list[np.ndarray]]:
     """An input of an op: the whole tensor, and what each copy reads.
 
     Args:
@@ -110,7 +110,7 @@ def _own_rows(
     ]
 
 
-def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: Any) -> np.ndarray:
+def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: DType) -> np.ndarray:
     given = case.inputs[position]
     if case.node.op in GRADIENTS and position == _KEPT_FOR_GRADIENT and given.shape is None:
         return np.zeros(0, dtype)

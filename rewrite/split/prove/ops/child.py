@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from graphs.errors import one_line
 from graphs.host.parent import Parent
+from graphs.protos import NodeDef, Session
 from rewrite.split.decision import NORMS, attr_of
 from rewrite.split.prove.ops.case_graph import CaseGraph
 from rewrite.split.prove.ops.case_inputs import CantMakeUp
@@ -142,7 +143,7 @@ def _graph_def(graphs: Sequence[CaseGraph], which: str) -> Any:
     return graph_def
 
 
-def _assign(session: Any, graphs: Sequence[CaseGraph]) -> None:
+def _assign(session: Session, graphs: Sequence[CaseGraph]) -> None:
     values = {name: value for graph in graphs for name, value in graph.variables.items()}
     tensors = {name: session.graph.get_tensor_by_name(f"{name}:0") for name in values}
     session.run(
@@ -177,7 +178,7 @@ def compared(graph: CaseGraph, whole: Sequence[Any], parts: Sequence[Any]) -> Ca
     return CaseOutcome()
 
 
-def _is_never_written(node: Any, output: int) -> bool:
+def _is_never_written(node: NodeDef, output: int) -> bool:
     """Whether the kernel leaves an output as the memory was: training keeps something in it."""
     return node.op in NORMS and output >= _FIRST_RESERVED and not attr_of(node, "is_training").b
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, tensor_of
+from graphs.protos import NodeDef
 from graphs.tensor_protos import placeholder
 from rewrite.pass_base import RewriteError
 from rewrite.split.decision import GRADIENTS, NORMS
@@ -81,7 +82,7 @@ def norm_cases(fused: FlatGraph, apart: FlatGraph, properties: TensorProperties)
     return list(found.values())
 
 
-def _bare(node: Any) -> bytes:
+def _bare(node: NodeDef) -> bytes:
     return b"" if node is None else bare_op(node).SerializeToString(deterministic=True)
 
 

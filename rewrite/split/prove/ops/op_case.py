@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs.protos import FunctionDef, NodeDef
 from rewrite.split.states import Partial, Sharded, State
 
 Shape = tuple[int, ...] | None
@@ -77,7 +78,7 @@ class OpCase:
 
     name: str
     count: int
-    node: Any
+    node: NodeDef
     copy: Any
     inputs: tuple[CaseInput, ...]
     outputs: tuple[State, ...]
@@ -85,7 +86,7 @@ class OpCase:
     shapes: Sequence[Shape]
     sizes: tuple[int, ...]
     is_mean: bool
-    library: Any
+    library: FunctionDef
 
     @property
     def kind(self) -> str:
@@ -135,7 +136,7 @@ class CaseOutcome:
     differs: str = ""
 
 
-def bare_op(node: Any) -> Any:
+def bare_op(node: NodeDef) -> Any:
     """The op alone: what it is called, reads and where it lies make no difference."""
     bare = type(node)(op=node.op)
     for name, value in node.attr.items():

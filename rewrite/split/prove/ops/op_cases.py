@@ -14,6 +14,7 @@ from graphs import op_types
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import named_functions
 from graphs.names import data_inputs, parse_input, source_of, tensor_of
+from graphs.protos import NodeDef
 from graphs.tensor_protos import shape_of
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.decide.list_facts import Element
@@ -94,7 +95,7 @@ def _keyed(
 
 
 def _inputs(
-    flat: FlatGraph, decisions: Any, node: Any, answer: Split, sizes: tuple[int, ...]
+    flat: FlatGraph, decisions: Any, node: NodeDef, answer: Split, sizes: tuple[int, ...]
 ) -> Iterator[CaseInput]:
     names, properties = data_inputs(node), decisions.properties
     for position, (name, state) in enumerate(zip(names, answer.inputs, strict=True)):
@@ -125,7 +126,9 @@ def _handle(flat: FlatGraph, name: str, state: State) -> CaseInput:
     return CaseInput(shape, dtype, state, is_handle=True)
 
 
-def list_input(known: Any, node: Any, tensor: str, state: State, sizes: Sequence[int]) -> CaseInput:
+def list_input(
+    known: Any, node: NodeDef, tensor: str, state: State, sizes: Sequence[int]
+) -> CaseInput:
     """A list that an op reads; of unknown shape where nothing says what its elements are."""
     import tensorflow as tf
 
@@ -141,7 +144,7 @@ def list_input(known: Any, node: Any, tensor: str, state: State, sizes: Sequence
     return CaseInput(rows, name, of_rows(state), is_list=True)
 
 
-def lists_made(known: Any, node: Any, answer: Split, sizes: Sequence[int]) -> dict[int, Shape]:
+def lists_made(known: Any, node: NodeDef, answer: Split, sizes: Sequence[int]) -> dict[int, Shape]:
     """{output of an op that is a list: the shape of an element}."""
     found = {}
     for index, dtype in enumerate(known.properties.dtype_of[node.name]):
@@ -162,7 +165,7 @@ def of_rows(state: State) -> State:
 
 
 def optional_case(
-    known: Any, node: Any, answer: Split, sizes: Sequence[int]
+    known: Any, node: NodeDef, answer: Split, sizes: Sequence[int]
 ) -> tuple[CaseInput, State, Shape]:
     """What an op of an Optional reads; the state and the shape of what it makes.
 
@@ -186,7 +189,7 @@ def optional_case(
     return case, held if is_value else WHOLE, shape if is_value else ()
 
 
-def with_vectors(node: Any) -> Any:
+def with_vectors(node: NodeDef) -> Any:
     """An op of an Optional that holds what `optional_case` says; in place.
 
     Its copies don't say how large their part is, which the op may say of the whole.
@@ -202,7 +205,7 @@ def with_vectors(node: Any) -> Any:
     return node
 
 
-def _element_shape(known: Any, node: Any, state: State, sizes: Sequence[int]) -> Shape:
+def _element_shape(known: Any, node: NodeDef, state: State, sizes: Sequence[int]) -> Shape:
     """The shape of a list's elements where an op says it; what it leaves open is made up."""
     inputs = [tensor_of(name) for name in data_inputs(node)]
     if node.op in ("TensorListSetItem", "TensorListPushBack"):

@@ -13,10 +13,10 @@ size that is the product of others) can't be run, and is tried as wide as it is.
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from graphs.protos import NodeDef
 from rewrite.split.prove.ops.op_case import CaseInput, OpCase, Shape
 from rewrite.split.states import Sharded, State
 
@@ -180,7 +180,7 @@ def _narrow_input(given: CaseInput, narrow: Mapping[int, int]) -> CaseInput:
     )
 
 
-def _sizes_in_attributes(node: Any) -> Iterator[int]:
+def _sizes_in_attributes(node: NodeDef) -> Iterator[int]:
     """All integers of an op's attributes, and of shapes there."""
     for value in node.attr.values():
         yield from (value.i, *value.list.i)

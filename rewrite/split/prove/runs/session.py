@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.names import op_of
+from graphs.protos import Session
 from graphs.run_session import read_variables, write_variables
 from rewrite.annotate_devices import ClearDevices
 from rewrite.split.float64.convert import Float64Graph, to_float64
@@ -71,7 +72,7 @@ class WideStep:
             fetched = [session.run(list(fetches), fed) for _ in range(num_steps)]
             return fetched, read_variables(session, self.variables)
 
-    def _fill_tables(self, session: Any) -> None:
+    def _fill_tables(self, session: Session) -> None:
         graph, tables = session.graph, self._tables
         if not tables.ops:
             return

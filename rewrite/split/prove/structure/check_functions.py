@@ -14,6 +14,7 @@ import numpy as np
 from graphs import op_types
 from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, op_of, tensor_of
+from graphs.protos import FunctionDef, NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.branches import taken_with
@@ -40,12 +41,12 @@ _DROPPED |= {"backward_function_name", "_construction_context", "_input_shapes"}
 class BodyProver:
     """Compares the functions that the copies of ops run with those that the ops ran."""
 
-    def __init__(self, library: Mapping[str, Any], sizes: Sequence[int]):
+    def __init__(self, library: Mapping[str, FunctionDef], sizes: Sequence[int]):
         self._library = library
         self._sizes = tuple(sizes)
         self._proven: set[tuple[str, int, int]] = set()
 
-    def op(self, node: Any, here: Any, answer: Split, shard: int) -> None:
+    def op(self, node: NodeDef, here: Any, answer: Split, shard: int) -> None:
         """Raises RewriteError unless a copy's functions are those of its shard.
 
         Args:
@@ -69,7 +70,7 @@ class BodyProver:
                 self._proven.add((name, shard, id(split)))
 
     def _function(
-        self, split: SplitBody, function: Any, shard: int, has_numbers: bool, hands_on: bool
+        self, split: SplitBody, function: FunctionDef, shard: int, has_numbers: bool, hands_on: bool
     ) -> None:
         name = function.signature.name
         self._require_signature(split, function, has_numbers, has_numbers and hands_on)
@@ -87,7 +88,7 @@ class BodyProver:
             raise RewriteError(f"reading the function {name!r}: it hands on other numbers")
 
     def _require_signature(
-        self, split: SplitBody, function: Any, has_numbers: bool, hands_on: bool
+        self, split: SplitBody, function: FunctionDef, has_numbers: bool, hands_on: bool
     ) -> None:
         """The arguments, results and attributes of the whole function, the numbers, all reads."""
         original = self._library[split.body.function]
@@ -110,7 +111,7 @@ class BodyProver:
             )
 
 
-def _require_boundary(node: Any, answer: Split, key: str, split: SplitBody) -> None:
+def _require_boundary(node: NodeDef, answer: Split, key: str, split: SplitBody) -> None:
     """What a function is given is what the op is given, and what it returns what the op returns."""
     first = 1 if node.op in op_types.CONDITIONALS else 0
     tensors = [tensor_of(name) for name in data_inputs(node)[first:]]
@@ -128,7 +129,7 @@ def _require_boundary(node: Any, answer: Split, key: str, split: SplitBody) -> N
 
 
 def _is_of_branch(
-    node: Any, key: str, split: SplitBody, tensor: str, needed: State, own: State
+    node: NodeDef, key: str, split: SplitBody, tensor: str, needed: State, own: State
 ) -> bool:
     """Whether a branch may know more of an Optional: by which branch of another one made it."""
     if not isinstance(needed, Optioned) or needed.held is not None or split.outer is None:
@@ -146,7 +147,7 @@ class _BodyChecks(InputChecks):
         self._functions = functions
         self._split, self._shard = reading.split, reading.shard
 
-    def op(self, node: Any) -> None:
+    def op(self, node: NodeDef) -> None:
         """Raises RewriteError unless an op has become what was decided."""
         answer = self._split.answers[node.name]
         here = self._reading.nodes[node.name]
@@ -177,8 +178,8 @@ class BodyReading(Reading):
     def __init__(
         self,
         split: SplitBody,
-        function: Any,
-        library: Mapping[str, Any],
+        function: FunctionDef,
+        library: Mapping[str, FunctionDef],
         shard: int,
         sizes: Sequence[int],
         has_numbers: bool,
@@ -217,11 +218,11 @@ class BodyReading(Reading):
             if name not in known:
                 self.means(name, self.read(node))
 
-    def is_replaced(self, node: Any) -> bool:
+    def is_replaced(self, node: NodeDef) -> bool:
         """Whether something else says what an op says of a shape."""
         return node.op in SHAPE_OPS | LIST_SHAPE_OPS and self.is_other(node)
 
-    def _read_arguments(self, function: Any, has_numbers: bool) -> None:
+    def _read_arguments(self, function: FunctionDef, has_numbers: bool) -> None:
         body = self.split.body
         for tensor in body.arguments:
             self.means(op_of(tensor), [self.part(tensor, self.split.states[tensor], self.shard)])
@@ -232,7 +233,7 @@ class BodyReading(Reading):
             numbers = self.numbers_of(self.shard)
             self.means(function.signature.input_arg[-1].name, [numbers])
 
-    def read(self, node: Any) -> Sequence[Value]:
+    def read(self, node: NodeDef) -> Sequence[Value]:
         """What an op is that cuts, weighs or counts."""
         data = data_inputs(node)
         if len(data) < len(node.input):
@@ -244,7 +245,7 @@ class BodyReading(Reading):
                 return [self._cut(node, first, rest) if is_cut else self._of_elements(node, first)]
         return super().read(node)
 
-    def _of_elements(self, node: Any, of: Meaning) -> np.ndarray:
+    def _of_elements(self, node: NodeDef, of: Meaning) -> np.ndarray:
         """What a list of parts says of the shape of its elements."""
         import tensorflow as tf
 
@@ -256,7 +257,7 @@ class BodyReading(Reading):
         shape = (*shape[: element.axis], _UNKNOWN, *shape[element.axis + 1 :])
         return np.array(shape, tf.as_dtype(node.attr["shape_type"].type).as_numpy_dtype)
 
-    def _cut(self, node: Any, whole: Meaning, span: Sequence[Value]) -> Meaning:
+    def _cut(self, node: NodeDef, whole: Meaning, span: Sequence[Value]) -> Meaning:
         """A Slice of a whole tensor: the part of this shard."""
         shape, (begin, size) = self._whole(whole.tensor).shape, map(self.number, span)
         types = {"T": self._whole(whole.tensor).dtype, "Index": 3}
@@ -288,7 +289,9 @@ class MainForm:
       results: what the function returns.
     """
 
-    def __init__(self, function: Any, library: Mapping[str, Any], given: Mapping[str, str]):
+    def __init__(
+        self, function: FunctionDef, library: Mapping[str, FunctionDef], given: Mapping[str, str]
+    ):
         """Begins and ends.
 
         Args:
@@ -299,7 +302,7 @@ class MainForm:
         self._given, self._positions = given, dict[str, list[str]]()
         for node in function.node_def:
             self._positions[node.name] = output_names(node, library)
-        self.nodes: dict[str, Any] = {}
+        self.nodes: dict[str, NodeDef] = {}
         for node in function.node_def:
             new = self.nodes[node.name] = type(node)()
             new.CopyFrom(node)

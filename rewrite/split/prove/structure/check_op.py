@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphs.names import data_inputs, op_of
+from graphs.protos import AttrValue, NodeDef
 from rewrite.compare_graphs import same_content
 from rewrite.pass_base import RewriteError
 from rewrite.split.decision import Split, attributes_of_copies, type_of_copies
@@ -32,7 +33,7 @@ class Wanted(NamedTuple):
       beside: the ops that it has to lie beside.
     """
 
-    node: Any
+    node: NodeDef
     answer: Split | None
     attributes: Mapping[str, Any]
     of_functions: Collection[str]
@@ -41,7 +42,7 @@ class Wanted(NamedTuple):
     beside: Sequence[str]
 
 
-def wanted_of(node: Any, answer: Split | None) -> Wanted:
+def wanted_of(node: NodeDef, answer: Split | None) -> Wanted:
     """What an op has to become, whole or for each of many shards."""
     own = set() if answer is None else _of_functions(answer)
     attributes = _computing(attributes_of_copies(node, answer), own)
@@ -66,13 +67,13 @@ def require_same_op(here: Any, wanted: Wanted) -> None:
         _require_types(wanted.node, here, wanted.answer, more)
 
 
-def beside(node: Any) -> list[str]:
+def beside(node: NodeDef) -> list[str]:
     """The ops that a node has to lie beside."""
     wishes = node.attr["_class"].list.s if "_class" in node.attr else ()
     return [each.decode().removeprefix("loc:@") for each in wishes]
 
 
-def _computing(attrs: Mapping[str, Any], without: Collection[str]) -> dict[str, Any]:
+def _computing(attrs: Mapping[str, AttrValue], without: Collection[str]) -> dict[str, Any]:
     return {key: attrs[key] for key in attrs if key not in _DERIVED and key not in without}
 
 
@@ -82,7 +83,7 @@ def _of_functions(answer: Split) -> set[str]:
     return bodies | {"output_shapes", "T", "Tin"} if bodies else set()
 
 
-def _require_types(node: Any, here: Any, answer: Split, more: int) -> None:
+def _require_types(node: NodeDef, here: Any, answer: Split, more: int) -> None:
     """The types and shapes of what a copy hands to its functions, and gets."""
     is_right = {*node.attr} - _DERIVED == {*here.attr} - _DERIVED
     for key in ("T", "Tin"):

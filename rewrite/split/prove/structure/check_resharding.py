@@ -21,6 +21,7 @@ from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.names import data_inputs, tensor_of
+from graphs.protos import GraphDef, NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.any_batch.data_dependent_ranks import forgetting_ranks
 from rewrite.split.any_batch.other_sizes import larger_step
@@ -109,7 +110,7 @@ def prove_joints(flat: FlatGraph, decisions: Decisions, step: SplitStep, count: 
     )  # fmt: skip
 
 
-def _has_its_functions(flat: FlatGraph, decisions: Decisions, graph_def: Any) -> bool:
+def _has_its_functions(flat: FlatGraph, decisions: Decisions, graph_def: GraphDef) -> bool:
     """Whether all functions are as they were; only copies of loops and calls may have more."""
     before, after = flat.graph_def, graph_def
     if any(bodies_of(answer) for answer in decisions.answer_of_op.values()):
@@ -186,7 +187,7 @@ class OpChecks(InputChecks):
         self._reading: StepReading = reading
         self._decisions, self._bodies = decisions, bodies
 
-    def op(self, node: Any) -> None:
+    def op(self, node: NodeDef) -> None:
         """Raises RewriteError unless an op has become what was decided."""
         name, reading = node.name, self._reading
         if name in reading.stands_in:
@@ -250,7 +251,7 @@ class OpChecks(InputChecks):
             return set(self._reading.stands_in.get(name, [name])[:1])
         return set(copies) if shard is None else {copies[shard]}
 
-    def _shape(self, node: Any) -> None:
+    def _shape(self, node: NodeDef) -> None:
         """What stands for an op that asks for a shape says the unsplit tensor's, as late as it."""
         here = self._reading.nodes[self._reading.stands_in[node.name][0]]
         self._waits([name[1:] for name in node.input if name.startswith("^")], here, None)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphs.protos import NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.states import SUM, Partial, Sharded, State
 
@@ -84,7 +85,7 @@ class JointReader:
         self.exact: dict[str, float] = {}
         """{constant: the share of the batch that it is rounded from}."""
 
-    def read(self, node: Any, inputs: Sequence[Value]) -> list[Meaning]:
+    def read(self, node: NodeDef, inputs: Sequence[Value]) -> list[Meaning]:
         """What the outputs of a joint are; raises RewriteError where they make no sense."""
         first = inputs[0] if inputs else None
         if not isinstance(first, Meaning) or first.first_row:
@@ -126,13 +127,13 @@ class JointReader:
             return (*shape[: state.axis], size, *shape[state.axis + 1 :])
         return shape  # type: ignore[no-any-return]
 
-    def _wrong(self, node: Any) -> RewriteError:
+    def _wrong(self, node: NodeDef) -> RewriteError:
         return RewriteError(
             f"reading {node.name!r} of the split step: a {node.op} of these inputs joins, sums or "
             "cuts nothing"
         )
 
-    def _ensured(self, node: Any, given: Meaning) -> Meaning:
+    def _ensured(self, node: NodeDef, given: Meaning) -> Meaning:
         """The same tensor, whose last dimension TensorFlow knows."""
         *others, last = [dim.size for dim in node.attr["shape"].shape.dim]
         shape = () if given.is_apart else self.shape(given)
@@ -140,7 +141,7 @@ class JointReader:
             raise self._wrong(node)
         return given
 
-    def _rebased(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+    def _rebased(self, node: NodeDef, inputs: Sequence[Value]) -> Meaning:
         """Numbers of rows, counted from another one than the first."""
         given, start = inputs
         assert isinstance(given, Meaning)
@@ -149,7 +150,7 @@ class JointReader:
             raise self._wrong(node)
         return given._replace(first_row=int(start))
 
-    def _joined(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+    def _joined(self, node: NodeDef, inputs: Sequence[Value]) -> Meaning:
         parts = [part for part in inputs[:-1] if isinstance(part, Meaning)]
         first = parts[0]
         for shard, part in enumerate(parts):
@@ -164,7 +165,7 @@ class JointReader:
         self.found["join"].add((first.tensor, None))
         return Meaning(first.tensor, state if first.is_apart else None, is_apart=first.is_apart)
 
-    def _combined(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+    def _combined(self, node: NodeDef, inputs: Sequence[Value]) -> Meaning:
         combine = Partial(_COMBINES.get(node.op, ""))
         terms = [term for term in inputs if isinstance(term, Meaning)]
         covered: frozenset[int] = frozenset()
@@ -181,7 +182,7 @@ class JointReader:
         self.found["sum"].add((terms[0].tensor, None))
         return Meaning(terms[0].tensor, rows=terms[0].rows)
 
-    def _cut(self, node: Any, inputs: Sequence[Value]) -> list[Meaning]:
+    def _cut(self, node: NodeDef, inputs: Sequence[Value]) -> list[Meaning]:
         whole, sizes, axis = inputs
         assert isinstance(whole, Meaning)
         shape = self._whole_of(whole.tensor).shape
@@ -208,7 +209,7 @@ class JointReader:
             for shard in range(len(wanted))
         ]
 
-    def _blocks(self, node: Any, inputs: Sequence[Value]) -> list[Meaning]:
+    def _blocks(self, node: NodeDef, inputs: Sequence[Value]) -> list[Meaning]:
         """Blocks of rows of a whole tensor, or of a term of one."""
         given, sizes, axis = inputs
         assert isinstance(given, Meaning)
@@ -221,7 +222,7 @@ class JointReader:
             raise self._wrong(node)
         return [given._replace(rows=rows) for rows in itertools.pairwise(ends)]
 
-    def _put_together(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+    def _put_together(self, node: NodeDef, inputs: Sequence[Value]) -> Meaning:
         """All rows again, of their blocks in order."""
         *blocks, axis = inputs
         assert isinstance(inputs[0], Meaning)
@@ -236,7 +237,7 @@ class JointReader:
             raise self._wrong(node)
         return whole
 
-    def _reshaped(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+    def _reshaped(self, node: NodeDef, inputs: Sequence[Value]) -> Meaning:
         """Takes the blocks outside of the batch apart, or puts them together again."""
         given, to = inputs
         assert isinstance(given, Meaning)
@@ -262,7 +263,7 @@ class JointReader:
             raise self._wrong(node)
         return Meaning(given.tensor, state, given.shards, is_apart=True)
 
-    def _weighted(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+    def _weighted(self, node: NodeDef, inputs: Sequence[Value]) -> Meaning:
         given, share = inputs
         assert isinstance(given, Meaning)
         (shard,) = given.shards

@@ -9,6 +9,7 @@ import numpy as np
 from graphs.building.op_outputs import argument_types
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of
+from graphs.protos import GraphDef, NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.decide import Decisions
@@ -32,7 +33,7 @@ class Reading:
     def __init__(self, facts: Any, sizes: Sequence[int], where: str, asked: int):
         """Begins; of all parts only those of shard `asked` may be asked for their shape."""
         self.facts, self.sizes, self.where = facts, tuple(sizes), where
-        self.nodes: Mapping[str, Any] = {}
+        self.nodes: Mapping[str, NodeDef] = {}
         self.copies: dict[str, list[str]] = {}
         self.reader = JointReader(self.sizes, self._whole)
         self._asked_shard = asked
@@ -91,12 +92,12 @@ class Reading:
             raise RewriteError(f"reading {self.where}: {name!r} is missing")
         return self.nodes[name]
 
-    def is_other(self, node: Any) -> bool:
+    def is_other(self, node: NodeDef) -> bool:
         """Whether an op of that name is gone, or another one."""
         here = self.nodes.get(node.name)
         return here is None or here.op != node.op or here.input[:] != node.input[:]
 
-    def read(self, node: Any) -> Sequence[Value]:
+    def read(self, node: NodeDef) -> Sequence[Value]:
         """What the outputs of an op are that the other graph has not."""
         inputs = [Reading.meaning(self, name) for name in data_inputs(node)]
         if node.op in SHAPE_OPS and isinstance(inputs[0], Meaning):
@@ -107,7 +108,7 @@ class Reading:
             return numbers(node, known)  # type: ignore[arg-type]
         return self.reader.read(node, inputs)
 
-    def _asked(self, node: Any, inputs: Sequence[Value]) -> Iterator[np.ndarray]:
+    def _asked(self, node: NodeDef, inputs: Sequence[Value]) -> Iterator[np.ndarray]:
         import tensorflow as tf
 
         if set(node.attr) != ({"T"} if node.op == "Rank" else {"T", "out_type"}):
@@ -153,7 +154,7 @@ _KNOWN_ATTRS = frozenset(
 )
 
 
-def numbers(node: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+def numbers(node: NodeDef, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The outputs of an op of `NUMBER_OPS`.
 
     Raises:
@@ -180,7 +181,7 @@ def numbers(node: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     ]
 
 
-def _results(node: Any, inputs: Sequence[np.ndarray]) -> list[Any]:
+def _results(node: NodeDef, inputs: Sequence[np.ndarray]) -> list[Any]:
     if node.op == "Maximum" and np.any(inputs[1] != -1):
         raise RewriteError(f"reading {node.name!r}: it holds sizes at another number than -1")
     if node.op in _BINARY:
@@ -208,7 +209,7 @@ def _results(node: Any, inputs: Sequence[np.ndarray]) -> list[Any]:
     return _over_axis(node, *inputs)
 
 
-def _over_axis(node: Any, value: np.ndarray, axis: np.ndarray) -> list[Any]:
+def _over_axis(node: NodeDef, value: np.ndarray, axis: np.ndarray) -> list[Any]:
     """A sum, a product, or running sums that leave out the last one."""
     axes = tuple(int(each) for each in np.atleast_1d(axis))
     on = {key for key, attr in node.attr.items() if attr.b}
@@ -220,7 +221,7 @@ def _over_axis(node: Any, value: np.ndarray, axis: np.ndarray) -> list[Any]:
     raise RewriteError(f"reading {node.name!r}: a {node.op} with these attributes has no place")
 
 
-def _int(node: Any, attribute: str) -> int:
+def _int(node: NodeDef, attribute: str) -> int:
     """An attribute that is a whole number; 0 where it is left out."""
     return int(node.attr[attribute].i) if attribute in node.attr else 0
 
@@ -237,7 +238,7 @@ class StepReading(Reading):
         self,
         flat: FlatGraph,
         decisions: Decisions,
-        graph_def: Any,
+        graph_def: GraphDef,
         sizes: Sequence[int],
         copies: Mapping[str, Sequence[str]],
     ):
@@ -277,7 +278,7 @@ class StepReading(Reading):
             return Meaning(said)
         return super().meaning(name)
 
-    def _find(self, node: Any) -> None:
+    def _find(self, node: NodeDef) -> None:
         """Finds an op's copies, or itself, and what its outputs stand for."""
         answer = self._decisions.answer_of_op[node.name]
         tensors = [f"{node.name}:{i}" for i in range(len(self._properties.dtype_of[node.name]))]
@@ -306,7 +307,7 @@ class StepReading(Reading):
         self._found.update(names)
         return [self.node(name).name for name in names]
 
-    def _is_replaced(self, node: Any) -> bool:
+    def _is_replaced(self, node: NodeDef) -> bool:
         """Whether something else says what an op says of a shape, which is known."""
         count = len(self._properties.dtype_of[node.name])
         said = [self._decisions.values.value(f"{node.name}:{i}") for i in range(count)]
@@ -314,7 +315,7 @@ class StepReading(Reading):
         reads_parts = any(states[tensor_of(name)] != WHOLE for name in data_inputs(node))
         return reads_parts and all(each is not None for each in said) and self.is_other(node)
 
-    def _read_joint(self, node: Any) -> None:
+    def _read_joint(self, node: NodeDef) -> None:
         """Understands an op that the unsplit step has not."""
         controls = [name for name in node.input if name.startswith("^")]
         self._awaited.update(name[1:] for name in controls)

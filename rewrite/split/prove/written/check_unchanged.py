@@ -12,6 +12,7 @@ from graphs.building.op_outputs import op_definition
 from graphs.function_library import called_function, library_of, rename_references
 from graphs.loading.saved_model_file import main_ops
 from graphs.names import op_of
+from graphs.protos import FunctionDef, NodeDef
 from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_content, same_message
 from rewrite.model_builder import given_graph
@@ -168,7 +169,7 @@ def _paired(given: Any, written: Any, functions: Mapping[str, str]) -> PairedGra
     library, frames = library_of(given), OneToOne()
     _require_functions(library, library_of(written), functions)
 
-    def is_same(node: Any, other: Any) -> bool:
+    def is_same(node: NodeDef, other: Any) -> bool:
         return (
             _is_same(node, other, functions)
             and frames.fits(_text(node, "frame_name"), _text(other, "frame_name"))
@@ -179,7 +180,7 @@ def _paired(given: Any, written: Any, functions: Mapping[str, str]) -> PairedGra
     return PairedGraphs(graphs[0], graphs[1], is_same)
 
 
-def _has_state_of_its_name(node: Any, library: Mapping[str, Any]) -> bool:
+def _has_state_of_its_name(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
     """Whether it would hold another state by another name: a variable, a table, a queue."""
     if node.op in library or _text(node, "shared_name"):
         return False
@@ -187,11 +188,11 @@ def _has_state_of_its_name(node: Any, library: Mapping[str, Any]) -> bool:
     return any(each.name == "shared_name" for each in attributes)
 
 
-def _text(node: Any, key: str) -> bytes:
+def _text(node: NodeDef, key: str) -> bytes:
     return bytes(node.attr[key].s) if key in node.attr else b""  # asking alone would add it
 
 
-def _is_same(node: Any, other: Any, functions: Mapping[str, str]) -> bool:
+def _is_same(node: NodeDef, other: Any, functions: Mapping[str, str]) -> bool:
     """Whether nodes do the same with what they read."""
     if _is_same_but_for_calls(node, other):
         return True
@@ -200,7 +201,7 @@ def _is_same(node: Any, other: Any, functions: Mapping[str, str]) -> bool:
     return rename_references(own, functions) and _is_same_but_for_calls(own, other)
 
 
-def _is_same_but_for_calls(node: Any, other: Any) -> bool:
+def _is_same_but_for_calls(node: NodeDef, other: Any) -> bool:
     keys = [{*each.attr} - _BESIDE for each in (node, other)]
     return (
         node.op == other.op

@@ -9,6 +9,7 @@ from typing import Any
 from graphs.loading.runnable_copy import write_beside, write_without_effects
 from graphs.loading.sniff import sniff
 from graphs.names import data_inputs, op_of, parse_input
+from graphs.protos import GraphDef, MetaGraphDef, NodeDef, SavedModelProto
 from graphs.tensor_protos import shape_of
 from rewrite.annotate_devices import bodies
 from rewrite.emit_forms import write_cleared
@@ -68,11 +69,11 @@ class Fewer:
       not_restored: {key in the variables' files: type and shape} of the others.
     """
 
-    saved_model: Any
+    saved_model: SavedModelProto
     not_restored: "Mapping[str, Kind]"
 
 
-def with_one_of_alike(meta_graph: Any) -> Fewer | None:
+def with_one_of_alike(meta_graph: MetaGraphDef) -> Fewer | None:
     """A model with one op of each kind in its graph; None for a small one, or one of objects.
 
     TensorFlow's loader makes every op of a graph anew, one by one in Python: 70 s and 5 GB for
@@ -126,7 +127,7 @@ class _Restored:
     kind: Kind
 
 
-def restore_fewer(graph_def: Any, restore_op: str) -> Mapping[str, Kind]:
+def restore_fewer(graph_def: GraphDef, restore_op: str) -> Mapping[str, Kind]:
     """Takes what restores variables like others out of a graph, in place.
 
     Args:
@@ -159,7 +160,7 @@ def restore_fewer(graph_def: Any, restore_op: str) -> Mapping[str, Kind]:
 
 
 def _restored(
-    nodes: Mapping[str, Any], users: Mapping[str, set[str]], name: str, restore_op: str
+    nodes: Mapping[str, NodeDef], users: Mapping[str, set[str]], name: str, restore_op: str
 ) -> _Restored | None:
     """What an assignment restores that only the saver's op waits for; None of any other op."""
     assign = nodes[op_of(name)]
@@ -177,7 +178,7 @@ def _restored(
 
 
 def _taken_out(
-    graph_def: Any, done: Any, restore: Any, consts: Sequence[Any], found: Sequence[_Restored]
+    graph_def: GraphDef, done: Any, restore: Any, consts: Sequence[Any], found: Sequence[_Restored]
 ) -> Mapping[str, Kind]:
     import tensorflow as tf
 

@@ -22,6 +22,7 @@ from graphs.function_library import library_of
 from graphs.graph_edges import edges_of
 from graphs.graph_view import reached
 from graphs.names import data_inputs, op_of, parse_input
+from graphs.protos import GraphDef, NodeDef
 from graphs.source_model import SourceModel
 from rewrite.pass_base import RewriteError
 from rewrite.split.split_step import SplitStep
@@ -78,7 +79,7 @@ def _of_this_name(name: str, call: str, opened: FlatGraph) -> str:
     raise RewriteError(f"{_READING}: it has lost {name!r}")
 
 
-def _origins(nodes: Mapping[str, Any], node: Any) -> list[str]:
+def _origins(nodes: Mapping[str, NodeDef], node: NodeDef) -> list[str]:
     return [origin(nodes, name) for name in data_inputs(node)]
 
 
@@ -99,7 +100,7 @@ def _require_same_order(
             raise RewriteError(f"{_READING}: {there!r} no longer waits for {min(missing)!r}")
 
 
-def _waits(nodes: Mapping[str, Any], name: str) -> set[str]:
+def _waits(nodes: Mapping[str, NodeDef], name: str) -> set[str]:
     """The ops that an op, or what hands it its inputs, waits for by control edges."""
     skipped = _PASSING | _ORDERING
     edges = [  # what an op is to wait for, and maybe nothing else
@@ -147,7 +148,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other) or (list(one.input) == list(other.input) and _is_same_op(one, other))
 
 
-def _reached(graph_def: Any, fetches: Sequence[str]) -> dict[str, Any]:
+def _reached(graph_def: GraphDef, fetches: Sequence[str]) -> dict[str, Any]:
     """{op that running the fetches runs: its node}; {"": None} besides where one is missing."""
     nodes = list(graph_def.node)
     number_of, edges = {node.name: number for number, node in enumerate(nodes)}, edges_of(nodes)
@@ -160,7 +161,7 @@ def _reached(graph_def: Any, fetches: Sequence[str]) -> dict[str, Any]:
     return there if len(there) == len(ops) else {**there, "": None}
 
 
-def origin(nodes: Mapping[str, Any], tensor: str) -> str:
+def origin(nodes: Mapping[str, NodeDef], tensor: str) -> str:
     """The tensor that ops hand on as this one."""
     source = parse_input(tensor)
     for _ in nodes:
@@ -170,7 +171,7 @@ def origin(nodes: Mapping[str, Any], tensor: str) -> str:
     raise RewriteError(f"{_READING}: {tensor!r} is handed on in a circle")
 
 
-def _is_same_op(node: Any, other: Any) -> bool:
+def _is_same_op(node: NodeDef, other: Any) -> bool:
     """Whether nodes do the same with what they read; of what is fed its name says all."""
     if node.op != other.op:
         return False
@@ -179,7 +180,7 @@ def _is_same_op(node: Any, other: Any) -> bool:
     return _attributes(node) == _attributes(other)
 
 
-def _attributes(node: Any) -> dict[str, Any]:
+def _attributes(node: NodeDef) -> dict[str, Any]:
     return {key: value for key, value in node.attr.items() if not key.startswith("_")}
 
 
