@@ -2,15 +2,11 @@
 
 from typing import Any
 
-NodeDef = Any
-"""One op of a graph."""
-GraphDef = Any
-"""Ops, and the functions that they call."""
+NodeDef = Any  # one op of a graph
+GraphDef = Any  # ops, and the functions that they call
 FunctionDef = Any
-MetaGraphDef = Any
-"""A graph with its signatures, collections and how its variables are saved."""
-SavedModelProto = Any
-"""One or more MetaGraphDefs: the file `saved_model.pb`."""
+MetaGraphDef = Any  # a graph with its signatures, collections and how its variables are saved
+SavedModelProto = Any  # MetaGraphDefs: the file `saved_model.pb`
 AttrValue = Any
 DType = Any
 Tensor = Any

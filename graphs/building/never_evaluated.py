@@ -157,7 +157,7 @@ class _Constants:
     def _is_large_or_calls(self, node: NodeDef) -> bool:
         if node.op == "Const":
             return node.attr["value"].ByteSize() > MOST_BYTES
-        return any(True for _ in referred_functions([node], self._library))
+        return next(referred_functions([node], self._library), None) is not None
 
     def _imported(self, nodes: Sequence[NodeDef]) -> dict[str, Sequence[Any]]:
         """{op: its tensors}; without ops whose inputs TensorFlow refuses."""

@@ -14,7 +14,7 @@ from absl import flags
 
 from graphs.cluster import Cluster
 from graphs.clusters.cluster_file import cluster_to_json
-from graphs.errors import UsageError
+from graphs.errors import TfplaceError, UsageError
 from graphs.host.scratch import scratch_directory
 from tfplace.commands.command_table import COMMANDS, load_flagged
 from tfplace.commands.parse import known_command, parse
@@ -99,10 +99,21 @@ def flag_values(
             if name == "feed" and isinstance(value, Mapping):
                 folder = stack.enter_context(scratch_directory())
                 value = _feed_path(value, folder)
+                stack.enter_context(_said_as(value, "feed={...}"))
             words += _words(name, value, kinds.get(name))
         values = parse(command, [*words, "--", *arguments])[1]
         load_flagged(values)
         yield values
+
+
+@contextlib.contextmanager
+def _said_as(path: str, name: str) -> Iterator[None]:
+    """Within it, errors that name a file of ours say what it was made of."""
+    try:
+        yield
+    except TfplaceError as error:
+        error.args = (str(error).replace(repr(path), name).replace(path, name),)
+        raise
 
 
 def _words(name: str, value: Any, kind: str | None) -> list[str]:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tfplace
 from graphs.clusters.named_clusters import named
+from graphs.errors import TfplaceError
 from tfplace.api import commands, flags, placed_step
 from tfplace.api.flags import flag_values
 from tfplace.commands.command_table import COMMANDS
@@ -132,3 +133,8 @@ def test_importing_tfplace_imports_nothing_heavy():
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_errors_of_arrays_to_feed_name_no_file_of_ours(tiny_rnnlm):
+    with pytest.raises(TfplaceError, match=r"reading inputs from feed=\{\.\.\.\}: the run has no"):
+        tfplace.inspect(tiny_rnnlm, feed={"nope": np.zeros(3)})
