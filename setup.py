@@ -35,6 +35,7 @@ setup(
         "graphs.clusters": ["*.json"],
         "graphs.zoo": ["*.json"],
         "rewrite": ["py.typed"],
+        "rewrite.split.rules": ["*.txt"],
     },
     install_requires=[
         "tensorflow>=2.21,<2.22",  # graphs, Grappler's costs, execution

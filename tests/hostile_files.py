@@ -270,6 +270,12 @@ def _graphs(folder: Path, honest: dict[str, Path]) -> Iterator[Made]:
         graph_def.node.add(name="y", op="f0")
         yield written(f"{depth} functions that call each other", graph_def)
     graph_def = v1.GraphDef()
+    graph_def.node.add(name="x", op="Placeholder").attr["dtype"].type = 1
+    unpacked = graph_def.node.add(name="y", op="Unpack", input=["x"])
+    unpacked.attr["T"].type = 1
+    unpacked.attr["num"].i = 10**9
+    yield written("a billion outputs", graph_def)
+    graph_def = v1.GraphDef()
     for number in range(3_000):
         graph_def.node.add(name=f"n{number}", op="Identity", input=[f"n{(number + 1) % 3_000}"])
     yield written("a circle", graph_def)

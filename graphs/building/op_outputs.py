@@ -1,13 +1,14 @@
 """How many outputs an op has, and where each of them lies among all."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from graphs.errors import ModelError
 from graphs.protos import FunctionDef, NodeDef
 
 _NOT_REGISTERED = re.compile(r"Op type not registered '(\w+)'")
+MOST_OUTPUTS = 100_000
 _REFERENCE = 100  # more than its own has the DataType number of a reference
 
 
@@ -36,6 +37,18 @@ def _no_op(op_type: str) -> str:
         f"this TensorFlow has no op {op_type!r}; name the library that defines it by "
         "--op_library=PATH (in Python, load it by tf.load_op_library)"
     )
+
+
+def require_few_outputs(nodes: Iterable[NodeDef], library: Mapping[str, FunctionDef]) -> None:
+    """Raises ModelError where an op has so many outputs that their list would fill the memory."""
+    for node in nodes:
+        if any(value.i > MOST_OUTPUTS for value in node.attr.values()):
+            count = num_outputs(node, library)
+            if count > MOST_OUTPUTS:
+                raise ModelError(
+                    f"reading op {node.name!r}: {node.op} makes {count:,} outputs; wanted at most "
+                    f"{MOST_OUTPUTS:,}; save a smaller model"
+                )
 
 
 def num_outputs(node: NodeDef, library: Mapping[str, FunctionDef]) -> int:
@@ -99,11 +112,13 @@ def _signature(node: NodeDef, library: Mapping[str, FunctionDef]) -> Any:
 def _sizes(node: NodeDef, library: Mapping[str, FunctionDef]) -> dict[str, int]:
     """{output argument: how many tensors it is}, in the op's order."""
     sizes = {}
-    for argument in _signature(node, library).output_arg:
+    signature = _signature(node, library)
+    for argument in signature.output_arg:
         if argument.number_attr:
-            sizes[argument.name] = node.attr[argument.number_attr].i
+            sizes[argument.name] = _attr(node, signature, argument.number_attr).i
         elif argument.type_list_attr:
-            sizes[argument.name] = len(node.attr[argument.type_list_attr].list.type)
+            types = _attr(node, signature, argument.type_list_attr).list.type
+            sizes[argument.name] = len(types)
         else:
             sizes[argument.name] = 1
     return sizes

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphs import op_types
+from graphs.building.op_outputs import require_few_outputs
 from graphs.errors import ModelError
 from graphs.function_library import named_functions, require_bounded
 from graphs.graph_view import GraphView
@@ -164,6 +165,8 @@ def require_sound(view: GraphView) -> None:
         are too many calls in calls.
     """
     require_bounded(view.graph_def.node, view.library)
+    for nodes in (view.graph_def.node, *(each.node_def for each in view.library.values())):
+        require_few_outputs(nodes, view.library)
     for nodes in (*(function.node_def for function in view.library.values()), view.graph_def.node):
         for node in nodes:
             _require_sound(node, view.library)

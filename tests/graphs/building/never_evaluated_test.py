@@ -9,6 +9,8 @@ import tensorflow as tf
 from graphs.building.flatten import flatten
 from graphs.building.never_evaluated import never_evaluated, restore_evaluated
 from graphs.building.shapes import infer
+from graphs.errors import ModelError
+from graphs.loading.load import load
 from graphs.source_model import TensorSpec
 
 v1 = tf.compat.v1
@@ -97,3 +99,17 @@ def test_no_large_constant_is_made_where_shapes_are_inferred(monkeypatch, large,
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
     known = count == 3 and not (is_whole and large is _filled_in_function)
     assert shape == ((2, 2) if known else None)
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+def test_an_op_of_a_billion_outputs_is_refused(tmp_path, in_function):
+    graph_def = v1.GraphDef()
+    function = graph_def.library.function.add()
+    function.signature.name = "f"
+    node = function.node_def.add() if in_function else graph_def.node.add()
+    node.name, node.op = "y", "Unpack"
+    node.attr["num"].i = 10**9
+    graph_def.node.add(name="z", op="NoOp")
+    (tmp_path / "a.pb").write_bytes(graph_def.SerializeToString())
+    with pytest.raises(ModelError, match="Unpack makes 1,000,000,000 outputs; wanted at most"):
+        load(tmp_path / "a.pb")
