@@ -38,7 +38,7 @@ INSIDE = {
         {"rules"},
         {"reading", "decide"},
         {"any_batch", "batch_norm"},
-        {"build", "write"},
+        {"building", "write"},
         {"summary"},
         {"prove"},
         {"prove_split"},
@@ -69,7 +69,7 @@ NEVER = {
     "tfplace.algorithms": ("tfplace.measurement", "tfplace.choosing", "tfplace.report"),
     "tfplace.preparing": ("tfplace.choosing",),
     # A proof by the code that it judges would confirm that code's mistakes.
-    "rewrite.split.prove": ("rewrite.split.build",),
+    "rewrite.split.prove": ("rewrite.split.building",),
     "tfplace.proving": ("tfplace.choosing",),
     "tfplace.choosing": ("tfplace.proving",),
 }  # fmt: skip

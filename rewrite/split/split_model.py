@@ -18,8 +18,8 @@ from rewrite.model_builder import given_graph
 from rewrite.split.any_batch.decide_open import decide_open, open_axes_of
 from rewrite.split.any_batch.input_assertions import asked_of_feeds
 from rewrite.split.batch_norm.decompose import decompose_norms
-from rewrite.split.build.build_step import build_step
-from rewrite.split.build.collectives import ring_of
+from rewrite.split.building.build_step import build_step
+from rewrite.split.building.collectives import ring_of
 from rewrite.split.decide.decide import Decisions, decide
 from rewrite.split.decision import Answer, Split
 from rewrite.split.functions import Bodies

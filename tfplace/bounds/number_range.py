@@ -8,7 +8,7 @@ import numpy as np
 
 from graphs.op_graph import FloatArray, LongArray, OpGraph
 from graphs.problem import Problem
-from rewrite.split.build.collectives import FIRST_AT_ONCE, FIRST_BLOCK_BYTES
+from rewrite.split.building.collectives import FIRST_AT_ONCE, FIRST_BLOCK_BYTES
 from tfplace.bounds.load_bound import best_weights, load_of, may_fit, window_bound
 from tfplace.bounds.lower_bound import NUM_WEIGHTS, ROUNDING, heads_and_tails
 from tfplace.bounds.network_bound import network_bound

@@ -319,7 +319,7 @@ def completed(wanted: IntArray, allowed: np.ndarray, colocation_group: IntArray)
 def places_of_shards(cluster: Cluster, num_shards: int) -> tuple[Place, ...]:
     """[M] host and device of each shard if they are dealt to the devices that compute, one by one.
 
-    Tensors go from one device to the next by that (rewrite/split/build/collectives.py). So
+    Tensors go from one device to the next by that (rewrite/split/building/collectives.py). So
     it is data
     parallelism that decides which shards share a device, whatever the search finds later.
 

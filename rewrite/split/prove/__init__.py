@@ -1,1 +1,1 @@
-"""The proofs, which use nothing of `build`: a mistake there must not confirm itself."""
+"""The proofs, which use nothing of `building`: a mistake there must not confirm itself."""

@@ -13,7 +13,7 @@ from graphs.host.asked_child import ChildError
 from graphs.loading.feeds import feeds_of_opened
 from graphs.loading.load import load
 from rewrite.split.batch_norm.decompose import decompose_norms
-from rewrite.split.build.build_step import build_step
+from rewrite.split.building.build_step import build_step
 from rewrite.split.decide.decide import decide
 from rewrite.split.float64.convert import to_float64
 from rewrite.split.prove.runs import compare_runs as comparing

@@ -14,7 +14,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.source_model import SourceModel, TensorSpec
 from rewrite.split.any_batch.decide_open import decide_open
 from rewrite.split.batch_norm.decompose import decompose_norms
-from rewrite.split.build.build_step import build_step
+from rewrite.split.building.build_step import build_step
 from rewrite.split.decide.decide import Decisions, decide
 from rewrite.split.split_model import SplitModel, StepToSplit
 from rewrite.split.split_step import SplitStep

@@ -10,7 +10,7 @@ import tf_keras
 
 from graphs.building.shapes import infer_known
 from rewrite.split.any_batch.decide_open import decide_open
-from rewrite.split.build.build_step import build_step
+from rewrite.split.building.build_step import build_step
 from rewrite.split.decide.decide import decide
 from rewrite.split.decision import Split
 from rewrite.split.prove.structure.check_resharding import prove_joints

@@ -14,7 +14,7 @@ import tensorflow as tf
 from graphs.building.flatten import flatten
 from graphs.building.shapes import infer_known
 from graphs.source_model import TensorSpec
-from rewrite.split.build.build_step import build_step
+from rewrite.split.building.build_step import build_step
 from rewrite.split.decide.decide import decide
 from rewrite.split.decision import Split
 from tests.rewrite.split.rules.losses import BATCH, LOSSES, batch_of

@@ -10,7 +10,7 @@ from graphs.source_model import TensorSpec
 from rewrite.split.any_batch import decide_open as module
 from rewrite.split.any_batch.decide_open import decide_open
 from rewrite.split.any_batch.other_sizes import at_other_lengths
-from rewrite.split.build.build_step import build_step
+from rewrite.split.building.build_step import build_step
 from rewrite.split.decide.decide import decide
 from rewrite.split.decision import Split
 from rewrite.split.prove.structure.check_resharding import prove_sizes

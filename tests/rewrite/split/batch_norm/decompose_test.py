@@ -9,7 +9,7 @@ import tensorflow as tf
 from graphs.building.shapes import infer
 from rewrite.split.any_batch.decide_open import decide_open
 from rewrite.split.batch_norm.decompose import decompose_norms
-from rewrite.split.build.build_step import build_step
+from rewrite.split.building.build_step import build_step
 from rewrite.split.decide.decide import decide
 from rewrite.split.decision import Split
 from tests.rewrite.split.run_step import flat_graph, run

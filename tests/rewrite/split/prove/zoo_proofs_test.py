@@ -11,7 +11,7 @@ from graphs.loading.feeds import feeds_of_opened
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.split.batch_norm.decompose import decompose_norms
-from rewrite.split.build.build_step import build_step
+from rewrite.split.building.build_step import build_step
 from rewrite.split.decide.decide import decide
 from rewrite.split.prove.ops.child import outcomes_of
 from rewrite.split.prove.ops.op_case import CaseOutcome

@@ -13,7 +13,7 @@ import tf_keras
 from graphs.building.shapes import infer_known as infer
 from rewrite.pass_base import RewriteError
 from rewrite.split.any_batch.decide_open import decide_open
-from rewrite.split.build.build_step import build_step
+from rewrite.split.building.build_step import build_step
 from rewrite.split.decide.decide import decide
 from rewrite.split.prove.ops.child import outcomes_of
 from rewrite.split.prove.ops.op_case import CaseOutcome

@@ -15,7 +15,7 @@ from graphs.building.shapes import infer
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.pass_base import RewriteError
-from rewrite.split.build.build_step import build_step
+from rewrite.split.building.build_step import build_step
 from rewrite.split.decide.decide import decide
 from rewrite.split.prove.structure.check_resharding import prove_joints
 from tests.rewrite.mutations import of_nodes

@@ -8,14 +8,26 @@ import tensorflow as tf
 from graphs.building.shapes import infer_known
 from graphs.names import RELAY, SHARD
 from rewrite.pass_base import RewriteError
-from rewrite.split.build import (collectives as across_shards, step_tensors)
-from rewrite.split.build.collectives import (ring_of)
-from rewrite.split.build.build_step import (build_step)
-from rewrite.split.decide.decide import (decide)
-from rewrite.split.prove.structure.check_resharding import (prove_joints)
-from tests.rewrite.split.rules.run_rule import (floats)
+from rewrite.split.building import collectives as across_shards
+from rewrite.split.building import step_tensors
+from rewrite.split.building.build_step import build_step
+from rewrite.split.building.collectives import ring_of
+from rewrite.split.decide.decide import decide
+from rewrite.split.prove.structure.check_resharding import prove_joints
+from tests.rewrite.split.building.shards_on_hosts import (
+    BATCH,
+    IMAGES,
+    ONE_AND_THREE,
+    SHARDS,
+    SHARED,
+    THREE_HOSTS,
+    TWO_HOSTS,
+    WIDTH,
+    host_of,
+    shard_of,
+)
+from tests.rewrite.split.rules.run_rule import floats
 from tests.rewrite.split.run_step import assert_same_steps, flat_graph
-from tests.rewrite.split.build.shards_on_hosts import (BATCH, IMAGES, ONE_AND_THREE, SHARDS, SHARED, THREE_HOSTS, TWO_HOSTS, WIDTH, host_of, shard_of)
 
 v1 = tf.compat.v1
 FEEDS = {**IMAGES, "y:0": floats(BATCH, WIDTH) + 1.0}

@@ -13,8 +13,8 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.saved_model_file import read_signatures
 from graphs.loading.sniff import sniff
-from rewrite.split.prove.structure.check_resharding import (prove_joints)
-from rewrite.split.prove.written.prove_written import (prove_written)
+from rewrite.split.prove.structure.check_resharding import prove_joints
+from rewrite.split.prove.written.prove_written import prove_written
 from tests.rewrite.split.run_step import split_model
 from tests.rewrite.split.split_model_test import _emitted, _fed, _saved, _trained
 

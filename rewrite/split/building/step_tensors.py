@@ -6,11 +6,20 @@ import numpy as np
 
 from graphs.flat_graph import FlatGraph
 from graphs.names import op_of, tensor_of
-from rewrite.split.build.collectives import (BLOCK_BYTES, FIRST_AT_ONCE, FIRST_BLOCK_BYTES, MOST_AT_ONCE, AcrossShards, Home, Homes, Way)
-from rewrite.split.decide.decide import (Decisions)
+from rewrite.split.building.collectives import (
+    BLOCK_BYTES,
+    FIRST_AT_ONCE,
+    FIRST_BLOCK_BYTES,
+    MOST_AT_ONCE,
+    AcrossShards,
+    Home,
+    Homes,
+    Way,
+)
+from rewrite.split.building.shard_shapes import ShardShapes
+from rewrite.split.decide.decide import Decisions
+from rewrite.split.decision import MOST_BYTES
 from rewrite.split.node_writer import NodeWriter
-from rewrite.split.decision import (MOST_BYTES)
-from rewrite.split.build.shard_shapes import (ShardShapes)
 from rewrite.split.states import WHOLE, Partial, Sharded, State, shard_sizes
 
 MOST_COPIED = 1 << 23

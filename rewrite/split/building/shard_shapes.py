@@ -1,15 +1,14 @@
 """How large each shard is: known beforehand, or computed when the batch comes."""
 
-from graphs.protos import NodeDef
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphs.protos import NodeDef
+from rewrite.split.any_batch.input_assertions import assertion
 from rewrite.split.node_writer import NodeWriter
-from rewrite.split.any_batch.input_assertions import (assertion)
 from rewrite.split.states import Sharded, State, shard_sizes
 
 

@@ -7,11 +7,21 @@ import tensorflow as tf
 
 from graphs.building.shapes import infer_known
 from rewrite.pass_base import RewriteError
-from rewrite.split.build.build_step import (build_step)
-from rewrite.split.decide.decide import (decide)
-from rewrite.split.prove.structure.check_resharding import (prove_joints)
+from rewrite.split.building.build_step import build_step
+from rewrite.split.decide.decide import decide
+from rewrite.split.prove.structure.check_resharding import prove_joints
+from tests.rewrite.split.building.shards_on_hosts import (
+    BATCH,
+    IMAGES,
+    ONE_AND_THREE,
+    SHARDS,
+    SHARED,
+    THREE_HOSTS,
+    TWO_HOSTS,
+    WIDTH,
+    host_of,
+)
 from tests.rewrite.split.run_step import assert_same_steps, flat_graph
-from tests.rewrite.split.build.shards_on_hosts import (BATCH, IMAGES, ONE_AND_THREE, SHARDS, SHARED, THREE_HOSTS, TWO_HOSTS, WIDTH, host_of)
 
 v1 = tf.compat.v1
 

@@ -1,14 +1,23 @@
 """How large a shard is inside of a function that it runs: known beforehand, or an argument."""
 
-from graphs.protos import NodeDef
-
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from graphs.protos import NodeDef
+from rewrite.split.building.shard_shapes import (
+    OpenShapes,
+    ShardShapes,
+    WholeTensor,
+    answer_of_shape,
+    counting,
+    elements_per_entry,
+    or_unknown,
+    share_of,
+    with_batch,
+)
 from rewrite.split.node_writer import NodeWriter
-from rewrite.split.build.shard_shapes import (OpenShapes, ShardShapes, WholeTensor, answer_of_shape, counting, elements_per_entry, or_unknown, share_of, with_batch)
 from rewrite.split.states import Sharded, shard_sizes
 
 NUMBERS = 3

@@ -1,7 +1,7 @@
 """Where four shards of a batch of eight may lie: host and device of each."""
 
 from graphs.names import SHARD
-from tests.rewrite.split.rules.run_rule import (floats)
+from tests.rewrite.split.rules.run_rule import floats
 
 BATCH, SHARDS, WIDTH = 8, 4, 100
 TWO_HOSTS = ((0, 0), (0, 1), (1, 2), (1, 3))

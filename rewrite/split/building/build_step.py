@@ -1,10 +1,6 @@
 """Makes the graph of a split step from what was decided of each op."""
 
-from graphs.protos import NodeDef
-from rewrite.split.split_step import SplitStep
-
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,17 +8,23 @@ import numpy as np
 from graphs.flat_graph import FlatGraph
 from graphs.host.time_limit import require_time
 from graphs.names import data_inputs, op_of, tensor_of
+from graphs.protos import NodeDef
 from rewrite.pass_base import RewriteError
-from rewrite.split.build.body_shapes import (ShardNumbers)
-from rewrite.split.decide.decide import (Decisions)
-from rewrite.split.constant_folding import (SHAPE_OPS)
+from rewrite.split.any_batch.input_assertions import (
+    have_effects_wait,
+    refuse_other_batches,
+    refuse_other_shapes,
+)
+from rewrite.split.building.body_shapes import ShardNumbers
+from rewrite.split.building.shard_functions import ShardFunctions
+from rewrite.split.building.shard_shapes import FixedShapes, OpenShapes, ShardShapes, WholeTensor
+from rewrite.split.building.step_tensors import StepTensors
+from rewrite.split.constant_folding import SHAPE_OPS
+from rewrite.split.decide.decide import Decisions
+from rewrite.split.decision import Split, attributes_of_copies, type_of_copies
 from rewrite.split.node_writer import NodeWriter, TakenNames, of_known_width, wants_known_width
-from rewrite.split.decision import (Split, attributes_of_copies, type_of_copies)
-from rewrite.split.any_batch.input_assertions import (have_effects_wait, refuse_other_batches, refuse_other_shapes)
-from rewrite.split.build.shard_functions import (ShardFunctions)
-from rewrite.split.build.shard_shapes import (FixedShapes, OpenShapes, ShardShapes, WholeTensor)
+from rewrite.split.split_step import SplitStep
 from rewrite.split.states import WHOLE, Partial, Sharded
-from rewrite.split.build.step_tensors import (StepTensors)
 
 
 def build_step(

@@ -6,10 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.building.shapes import infer_known
-from rewrite.split.build.build_step import (build_step)
-from rewrite.split.decide.decide import (decide)
-from rewrite.split.prove.structure.check_resharding import (prove_joints)
-from tests.rewrite.split.rules.run_rule import (floats)
+from rewrite.split.building.build_step import build_step
+from rewrite.split.decide.decide import decide
+from rewrite.split.prove.structure.check_resharding import prove_joints
+from tests.rewrite.split.rules.run_rule import floats
 from tests.rewrite.split.run_step import flat_graph
 
 v1 = tf.compat.v1

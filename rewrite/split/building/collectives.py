@@ -10,8 +10,6 @@ the second. Which shards share a host or a device has to be said before the step
 these ops are placed then, they compute the same.
 """
 
-from graphs.protos import NodeDef
-
 import dataclasses
 import itertools
 from collections import defaultdict
@@ -23,8 +21,9 @@ import numpy as np
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of
 from graphs.op_types import VARIABLES
-from rewrite.split.decide.decide import (Decisions)
-from rewrite.split.effects import (Variable, variable_of_handle)
+from graphs.protos import NodeDef
+from rewrite.split.decide.decide import Decisions
+from rewrite.split.effects import Variable, variable_of_handle
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.states import Place
 

@@ -1,23 +1,28 @@
 """Makes the functions that the copies of loops, conditionals and calls run, one for each shard."""
 
-from graphs.protos import FunctionDef, NodeDef
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
 from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, free_name, op_of, parse_input, tensor_of
+from graphs.protos import FunctionDef, NodeDef
 from graphs.tensor_protos import shape_proto
 from rewrite.pass_base import RewriteError
-from rewrite.split.functions import (as_body, output_name, stateful_ops)
-from rewrite.split.build.body_shapes import (NUMBERS, BodyShapes, FixedBodyShapes, OpenBodyShapes, ShardNumbers)
-from rewrite.split.constant_folding import (SHAPE_OPS)
+from rewrite.split.building.body_shapes import (
+    NUMBERS,
+    BodyShapes,
+    FixedBodyShapes,
+    OpenBodyShapes,
+    ShardNumbers,
+)
+from rewrite.split.building.shard_shapes import WholeTensor
+from rewrite.split.constant_folding import SHAPE_OPS
+from rewrite.split.decide.split_function import SplitBody
+from rewrite.split.decision import Split, attributes_of_copies, type_of_copies
+from rewrite.split.functions import as_body, output_name, stateful_ops
 from rewrite.split.node_writer import NodeWriter
-from rewrite.split.decision import (Split, attributes_of_copies, type_of_copies)
 from rewrite.split.rules.lists import LIST_SHAPE_OPS
-from rewrite.split.build.shard_shapes import (WholeTensor)
-from rewrite.split.decide.split_function import (SplitBody)
 from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State
 
 _DROPPED = frozenset({"api_implements", "api_preferred_device", "forward_function_name"})
@@ -81,7 +86,9 @@ class ShardFunctions:
         if numbers is not None:
             _add_input(node, len(answer.inputs), numbers)
 
-    def _set_output_shapes(self, node: NodeDef, answer: Split, shard: int, numbers: str | None) -> None:
+    def _set_output_shapes(
+        self, node: NodeDef, answer: Split, shard: int, numbers: str | None
+    ) -> None:
         shapes = node.attr["output_shapes"].list.shape
         if len(shapes) != len(answer.outputs):
             return
