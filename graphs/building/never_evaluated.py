@@ -6,6 +6,7 @@ which a Reshape reads two, would take gigabytes and minutes.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,11 @@ from graphs.protos import DType, FunctionDef, GraphDef, NodeDef
 
 MOST_BYTES = 1 << 20
 """What may be held to evaluate a constant: sizes and permutations are far smaller."""
+_GROWS = re.compile(
+    r"Broadcast(To|Dynamic)|Decode|Fill|LinSpace|MatrixDiag|Mirror|OneHot|Pad|Parse|Ragged|Random|"
+    r"Range|Resize|Scatter|SparseToDense|Stateless|Tensor|Tile"
+)
+"""Ops that may make much of little; where they do, TensorFlow mostly knows how much."""
 _FED = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 
@@ -92,6 +98,7 @@ class _Constants:
         self._library = library
         self._nodes = {node.name: node for node in _nodes(body)}
         self._made: dict[str, Sequence[Any]] = {}  # {constant op: its tensors, or stand-ins}
+        self._own: dict[str, float] = {}  # bytes of an op
         self._bytes: dict[str, float] = {}  # of an op and of all that it is computed of
         self._replaced: dict[str, Sequence[Any]] = {}
 
@@ -142,17 +149,26 @@ class _Constants:
             tensors = outputs.get(node.name)
             shapes = self._unknown(node) if tensors is None else [each.shape for each in tensors]
             read = {op_of(each) for each in data_inputs(node)}
-            size = sum(map(_bytes, shapes, types)) + sum(self._bytes[each] for each in read)
+            most = self._most(node.op, [self._own[each] for each in read])
+            own = sum(_bytes(*each, most) for each in zip(shapes, types, strict=True))
+            size = own + sum(self._bytes[each] for each in read)
             if tensors is None or size > MOST_BYTES:
                 # Of a list of a billion sizes TensorFlow would make as many dimensions.
                 shapes = [
                     tf.TensorShape(None if shape.rank == 1 and dtype.is_integer else shape)
                     for shape, dtype in zip(shapes, types, strict=True)
                 ]
-                tensors, size = list(map(tf.compat.v1.placeholder, types, shapes)), 0.0
+                tensors, own, size = list(map(tf.compat.v1.placeholder, types, shapes)), 0.0, 0.0
                 if node.op != "Const" or not node.attr["value"].tensor.tensor_content:
                     self._replaced[node.name] = shapes
-            self._made[node.name], self._bytes[node.name] = tensors, size
+            self._made[node.name] = tensors
+            self._own[node.name], self._bytes[node.name] = own, size
+
+    def _most(self, op_type: str, read: Sequence[float]) -> float:
+        """Bytes of an output whose size hangs on values, as that of Where: a guess that is high."""
+        if _GROWS.match(op_type):
+            return math.inf
+        return max(16.0 * sum(read), math.prod(read) if len(read) <= 3 else 0.0, 64.0)
 
     def _is_large_or_calls(self, node: NodeDef) -> bool:
         if node.op == "Const":
@@ -196,10 +212,10 @@ class _Constants:
         return [tf.TensorShape(None) for _ in argument_types(node, self._library, True)]
 
 
-def _bytes(shape: Any, dtype: DType) -> float:
-    """Of a tensor; without end where its size isn't known."""
+def _bytes(shape: Any, dtype: DType, most: float) -> float:
+    """Of a tensor, or `most` where its size isn't known."""
     if dtype.name in ("resource", "variant"):
         return 0.0
     if not shape.is_fully_defined():
-        return math.inf
+        return most
     return float(math.prod(map(float, shape.as_list())) * dtype.size)
