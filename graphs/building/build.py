@@ -10,6 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs import op_types
 from graphs.building.colocation import colocation_pairs, joined_groups
+from graphs.building.constant_values import handing_on
 from graphs.building.node_outputs import NodeOutputs, outputs_of
 from graphs.building.shapes import TensorProperties, possible_bytes
 from graphs.building.shared_buffers import SharedOutputs, shared_outputs
@@ -54,9 +55,10 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
     names, types = _names_and_types(flat, nodes, op_of_node, num_ops)
     outputs = outputs_of(nodes, properties)
     tensors = _tensors(outputs, op_of_node, edges)
-    persistent, temporary, alias = _held_bytes(nodes, properties, op_of_node, num_ops)
+    hands_on = handing_on(flat, properties)
+    persistent, temporary, alias = _held_bytes(nodes, properties, op_of_node, num_ops, hands_on)
     callers = [*(feed.tensor for feed in flat.feeds), *flat.fetches]
-    of_outputs = shared_outputs(nodes, edges, outputs, callers)
+    of_outputs = shared_outputs(nodes, edges, outputs, callers, hands_on)
     in_lists = fill_lists(flat, properties, outputs, of_outputs.shares)
     shared = _shared(tensors, of_outputs, op_of_node)
     alloc = np.where(alias[tensors.node], 0, tensors.num_bytes * shared.buffers)
@@ -252,7 +254,11 @@ def _distinct_uses(
 
 
 def _held_bytes(
-    nodes: Sequence[NodeDef], properties: TensorProperties, op_of_node: IntArray, num_ops: int
+    nodes: Sequence[NodeDef],
+    properties: TensorProperties,
+    op_of_node: IntArray,
+    num_ops: int,
+    hands_on: BoolArray,
 ) -> tuple[LongArray, LongArray, BoolArray]:
     """i8[N] bytes held for the whole step, i8[N] while the op runs; and which nodes only hand on.
 
@@ -278,7 +284,8 @@ def _held_bytes(
     is_alone = (np.bincount(op_of_node) == 1)[op_of_node].tolist()
     held = op_types.VARIABLES_AND_TEMPORARY | {"Const"}
     alias = [
-        op_type in held or (alone and op_type in op_types.ALIASES and number not in copying)
+        op_type in held
+        or (alone and (hands_on[number] or op_type in op_types.ALIASES) and number not in copying)
         for number, (op_type, alone) in enumerate(zip(types, is_alone, strict=True))
     ]
     return persistent, temporary, np.array(alias, dtype=bool)

@@ -89,7 +89,7 @@ def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[n
     return folded
 
 
-_HANDS_ON = {
+HANDS_ON = {
     **dict.fromkeys(
         "Sum Mean Prod Max Min All Any Tile BroadcastTo Pad PadV2 MirrorPad".split(), 0
     ),
@@ -104,10 +104,10 @@ def handing_on(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[np.
     open_ended = set(properties.unknown)
 
     def hands_on(node: NodeDef) -> bool:
-        if node.op not in _HANDS_ON or len(properties.shape_of[node.name]) > 1:
+        if node.op not in HANDS_ON or len(properties.shape_of[node.name]) > 1:
             return False
         inputs = data_inputs(node)
-        source = tensor_of(inputs[_HANDS_ON[node.op]])
+        source = tensor_of(inputs[HANDS_ON[node.op]])
         if not open_ended.isdisjoint((source, f"{node.name}:0")):
             return False
         shape = properties.shape(source) or ()

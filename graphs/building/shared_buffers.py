@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphs import op_types
+from graphs.building.constant_values import HANDS_ON
 from graphs.building.node_outputs import NodeOutputs
 from graphs.graph_edges import GraphEdges
 from graphs.names import parse_input
@@ -35,6 +36,7 @@ def shared_outputs(
     edges: GraphEdges,
     outputs: NodeOutputs,
     fed_or_fetched: Collection[str],
+    hands_on: Sequence[bool] | BoolArray,
 ) -> SharedOutputs:
     """Finds whose buffer each output is.
 
@@ -48,6 +50,7 @@ def shared_outputs(
       edges: between them.
       outputs: of the nodes.
       fed_or_fetched: tensors and ops; the caller of the step has what these tensors lie in.
+      hands_on: bool[nodes] see `handing_on`.
     """
     num_outputs = np.diff(outputs.first)[edges.producer]
     reads = (edges.producer >= 0) & (edges.output >= 0) & (edges.output < num_outputs)
@@ -61,7 +64,9 @@ def shared_outputs(
         inputs = of_edge[edges.first[index] : edges.first[index + 1]].tolist()
         if first == end or not inputs:
             continue
-        if node.op in op_types.TAKES_OVER:
+        if hands_on[index]:
+            shares[first:end] = inputs[HANDS_ON[node.op]]
+        elif node.op in op_types.TAKES_OVER:
             output, positions = op_types.TAKES_OVER[node.op]
             among = inputs if positions is None else inputs[: positions[-1] + 1][positions[0] :]
             alike = [
@@ -82,7 +87,8 @@ def shared_outputs(
             shares[first:end] = inputs[: end - first]
         elif node.op in _HAND_ON:
             shares[first:end] = inputs[0]
-    kept = _kept(nodes, outputs, shares, fed_or_fetched)
+    is_alias = [hands_on[i] or node.op in _HAND_ON for i, node in enumerate(nodes)]
+    kept = _kept(nodes, outputs, shares, fed_or_fetched, is_alias)
     found = SharedOutputs(shares, takes_over, np.ones(len(shares), dtype=np.int64))
     _join_additions(nodes, edges, of_edge, outputs, kept, found)
     shares[kept], takes_over[kept] = kept, False
@@ -90,7 +96,11 @@ def shared_outputs(
 
 
 def _kept(
-    nodes: Sequence[NodeDef], outputs: NodeOutputs, shares: LongArray, names: Collection[str]
+    nodes: Sequence[NodeDef],
+    outputs: NodeOutputs,
+    shares: LongArray,
+    names: Collection[str],
+    is_alias: Sequence[bool],
 ) -> list[int]:
     """The outputs whose buffers these tensors are."""
     number = {node.name: index for index, node in enumerate(nodes)}
@@ -100,7 +110,7 @@ def _kept(
         index = number.get(each.op, -1) if ":" in name else -1
         if index >= 0 and each.output < outputs.first[index + 1] - outputs.first[index]:
             kept = int(outputs.first[index]) + each.output
-            while shares[kept] >= 0 and nodes[outputs.node[kept]].op in _HAND_ON:
+            while shares[kept] >= 0 and is_alias[outputs.node[kept]]:
                 kept = int(shares[kept])
             found.append(kept)
     return found

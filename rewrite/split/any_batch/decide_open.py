@@ -24,6 +24,7 @@ from rewrite.split.any_batch.other_sizes import (
     has_parts,
     larger_step,
     of_another_size,
+    of_any_size,
 )
 from rewrite.split.constant_folding import KnownValues
 from rewrite.split.decide.decide import Decisions, decide
@@ -167,6 +168,7 @@ def _decide_with(
                     open_axes=dict(open_axes),
                     unsure_ranks=unsure,
                     following=along,
+                    any_shapes=of_any_size(flat, open_axes),
                 )
         kept_whole.update(differing)
 

@@ -54,6 +54,15 @@ def larger_step(
     return None
 
 
+def of_any_size(
+    flat: FlatGraph, open_axes: Mapping[str, Sequence[int]]
+) -> Mapping[str, Sequence[Shape]]:
+    """{op: shapes of its outputs} as far as they are known whatever a run is fed, -1 beyond."""
+    feeds = [_larger(spec, {}, open_axes, 0, lambda size: -1) for spec in flat.feeds]
+    inferred = _inferred(flat, feeds)
+    return {} if inferred is None else inferred[1].shape_of
+
+
 def _inferred(
     flat: FlatGraph, feeds: Sequence[TensorSpec]
 ) -> tuple[FlatGraph, TensorProperties] | None:

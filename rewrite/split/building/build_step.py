@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from graphs import op_types
 from graphs.flat_graph import FlatGraph
 from graphs.host.time_limit import require_time
-from graphs.names import data_inputs, op_of, tensor_of
+from graphs.names import data_inputs, op_of, source_of, tensor_of
 from graphs.protos import NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.any_batch.input_assertions import (
@@ -21,10 +22,16 @@ from rewrite.split.building.shard_shapes import FixedShapes, OpenShapes, ShardSh
 from rewrite.split.building.step_tensors import StepTensors
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.decide import Decisions
-from rewrite.split.decision import Split, attributes_of_copies, type_of_copies
+from rewrite.split.decision import NORMS, Split, attributes_of_copies, type_of_copies
 from rewrite.split.node_writer import NodeWriter, TakenNames, of_known_width, wants_known_width
 from rewrite.split.split_step import SplitStep
 from rewrite.split.states import WHOLE, Partial, Sharded
+
+_UNARY = {op for op, which in op_types.TAKES_OVER.items() if which == (0, (0,))}
+_OF_ONE_SHAPE = (op_types.SAME | _UNARY) - NORMS
+"""Ops whose one output is as large as their input 0, however large that is."""
+_SIZES = {"Reshape": 1, "BroadcastTo": 1, "Fill": 0}
+"""{op: the input that says how large its output is}."""
 
 
 def build_step(
@@ -83,6 +90,8 @@ class _Builder:
             flat.library, numbers, decisions.batch, num_shards, taken.functions
         )
         self._read_whole = self._ops_read_whole()
+        fed = {op_of(spec.tensor) for spec in flat.feeds}
+        self._not_fed = {name: node for name, node in flat.nodes.items() if name not in fed}
 
     def _names_of_copies(self) -> dict[str, list[str]]:
         """Free names, taken before any other op can take them."""
@@ -211,7 +220,10 @@ class _Builder:
             assert answer is not None
             state = self.decisions.state_of_tensor[tensor]
             rank = len(self.tensors.shape(tensor))
-            whole = WholeTensor(state, rank, self.tensors.dtype(tensor), answer)
+            whole = WholeTensor(
+                state, rank, self.tensors.dtype(tensor), answer,
+                self.decisions.shape_of_any(tensor), self._sizes_of(tensor, answer.dtype),
+            )  # fmt: skip
             own = node.name if node.op != "ShapeN" else f"{node.name}/{index}"
             own = own if own == node.name else self.writer.free_name(own)
             part = self.tensors.parts(name, state)[0]
@@ -222,6 +234,16 @@ class _Builder:
             names.append(own)
         if node.op == "ShapeN":
             self.said[node.name] = names
+
+    def _sizes_of(self, tensor: str, number: Any) -> str:
+        """The whole tensor that says how large this one is made; empty for none of that type."""
+        made = self._not_fed.get(op_of(source_of(tensor, self._not_fed, _OF_ONE_SHAPE)))
+        if made is None or made.op not in _SIZES:
+            return ""
+        sizes = tensor_of(data_inputs(made)[_SIZES[made.op]])
+        value, is_whole = self._known(sizes), self.decisions.state_of_tensor[sizes] == WHOLE
+        is_said = value is not None and value.dtype == number and value.min(initial=0) >= 0
+        return self.tensors.whole(sizes) if is_whole and is_said else ""
 
     def _is_known(self, node: NodeDef) -> bool:
         count = len(self.properties.dtype_of[node.name])

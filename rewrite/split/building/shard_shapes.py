@@ -8,6 +8,7 @@ import numpy as np
 
 from graphs.protos import NodeDef
 from rewrite.split.any_batch.input_assertions import assertion
+from rewrite.split.decision import Shape
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.states import Sharded, State, shard_sizes
 
@@ -21,12 +22,16 @@ class WholeTensor:
       rank: how many dimensions it has.
       dtype: of its elements.
       answer: what the op answers for the batch size that the step is placed for.
+      shape: as far as it is the same in every run, -1 for a size that is not.
+      sizes: a whole tensor that holds its sizes, and how it is made of a run's; empty for none.
     """
 
     state: State
     rank: int
     dtype: str
     answer: np.ndarray
+    shape: Shape = None
+    sizes: str = ""
 
 
 class FixedShapes:
@@ -109,8 +114,8 @@ class FixedShapes:
 class OpenShapes:
     """Of a step that takes any batch size: a few whole numbers that each run computes.
 
-    Nothing but the batch's own entries is computed: every other size comes from the unsplit step's
-    own shape arithmetic, less what the other shards have of it.
+    Nothing but the batch's own entries is computed: every other size is the same in every run, or
+    comes from the unsplit step's own shape arithmetic, less what the other shards have of it.
     """
 
     def __init__(
@@ -204,11 +209,35 @@ class OpenShapes:
         writer, number = self._writer, whole.answer.dtype
         if node.op == "Rank":
             return writer.const(name, whole.answer)
+        if shape := self._alone(whole):  # which asks no shard, so that no other one waits for it
+            return answer_of_shape(writer, node, name, shape, number)
         shape = writer.op("Shape", f"{name}/part", [part], T=whole.dtype, out_type=number)
         if isinstance(whole.state, Sharded):
             zeros = np.zeros(whole.rank, number)
             shape = self._moved("AddV2", shape, zeros, {whole.state.axis: whole.state}, 0, name)
         return answer_of_shape(writer, node, name, shape, number)
+
+    def _alone(self, whole: WholeTensor) -> str:
+        """A whole tensor's shape, made of how large the batch is; empty where more has to be known.
+
+        What TensorFlow infers of a shape without a run's sizes holds in every run.
+        """
+        number, state = whole.answer.dtype, whole.state
+        batch = {state.axis: state} if isinstance(state, Sharded) and not state.is_any else {}
+        fixed = np.array(() if whole.shape is None else whole.shape, number)
+        if whole.shape is None or {*np.flatnonzero(fixed < 0)} != {*batch}:
+            return whole.sizes
+        fixed[[*batch]] = 0
+
+        def made() -> str:
+            op, const = self._writer.op, self._writer.shared_const
+            each = const(elements_per_entry(fixed, batch))
+            entries = [self._writer.cast(self._entries, number), each]
+            grown = op("Mul", "split/shape/of_batch", entries, T=number)
+            return op("AddV2", "split/shape", [grown, const(fixed)], T=number)
+
+        key = "alone", str(number), *fixed.tolist(), *batch.items()
+        return self._once(key, made) if batch else self._writer.shared_const(fixed)
 
     def share(self, shard: int, dtype: str) -> str:
         """See FixedShapes."""

@@ -16,7 +16,7 @@ from rewrite.split.decide.per_example_rows import block_of_rows
 from rewrite.split.decide.replicate_small import repeated_ops
 from rewrite.split.decide.shape_facts import Facts
 from rewrite.split.decide.sliced_reads import parts_on_demand
-from rewrite.split.decision import Answer, AskedShape, Split, StayWhole, is_open
+from rewrite.split.decision import Answer, AskedShape, Shape, Split, StayWhole, is_open
 from rewrite.split.functions import Bodies, functions_of
 from rewrite.split.rules.list_elements import ListElements
 from rewrite.split.rules.lists import (
@@ -80,6 +80,8 @@ class Decisions:
       place_of_shard: [M] on which host and device each shard is likely to lie: large sums and large
         whole tensors go from one to the next; empty where that is not known.
       not_cut: see decide.
+      any_shapes: {op: shapes of its outputs, -1 for a size that may be another one in each run} of
+        a step that takes inputs of several sizes.
       refused: ops that always run, and don't take what they are given at these sizes.
     """
 
@@ -98,12 +100,18 @@ class Decisions:
     sums_in_turn: bool = False
     place_of_shard: Sequence[Place] = ()
     not_cut: Collection[str] = ()
+    any_shapes: Mapping[str, Sequence[Shape]] = dataclasses.field(default_factory=dict)
     refused: Set[str] = frozenset()
 
     @property
     def num_left_whole(self) -> int:
         """How many ops are whole that could be split."""
         return sum(isinstance(a, StayWhole) and a.outputs != () for a in self.answer_of_op.values())
+
+    def shape_of_any(self, tensor: str) -> Shape:
+        """Of a tensor "op:i" in every run, as far as that is known; see `any_shapes`."""
+        op, _, index = tensor.partition(":")
+        return self.any_shapes[op][int(index)] if op in self.any_shapes else None
 
     @property
     def takes_any_batch(self) -> bool:
