@@ -23,7 +23,10 @@ class Device:
       type: "CPU" or "GPU".
       memory_bytes: all of its memory.
       slots: ops that run at once.
-      efficiency: share (0, 1] of Grappler's ideal speed that real training reaches.
+      efficiency: share (0, 1] of Grappler's ideal speed that real training reaches; with a
+        precision, of the prices by class.
+      precision: "fp32" or "tf32": a GPU is priced by the class of each kernel, and multiplies fp32
+        values so, where it can; empty for one efficiency of all kernels.
       architecture: as Grappler wants it: "3.7" for a K80; may be empty.
       cores: of a CPU, or multiprocessors of a GPU; Grappler prices with them.
       frequency_mhz: of the cores.
@@ -54,6 +57,7 @@ class Device:
     compute_slowdown: float = 0.0
     memory_slowdown: float = 0.0
     network: str = ""
+    precision: str = ""
 
     @property
     def host(self) -> str:

@@ -53,7 +53,8 @@ DEVICE_KEYS = tuple(
     "memory" if field.name == "memory_bytes" else field.name for field in dataclasses.fields(Device)
 )
 _MEASURED_DEVICE_KEYS = ("op_seconds", "step_seconds", "compute_slowdown", "memory_slowdown")
-_LEFT_OUT_KEYS = (*_MEASURED_DEVICE_KEYS, "network")
+_LEFT_OUT_KEYS = (*_MEASURED_DEVICE_KEYS, "network", "precision")
+PRECISIONS = ("tf32", "fp32")
 _ORIGIN = re.compile(r"local|tf_config|(workers|gpu_split):[1-9]\d*")
 _DEVICE_NAME = re.compile(r"(/job:[A-Za-z0-9_]+/(replica:\d+/)?task:\d+)?/device:([A-Z]+):\d+")
 _TAUGHT_WANTED = (
@@ -199,6 +200,12 @@ def _device(position: int, value: Any) -> Device:
     efficiency = number_of(where, value, "efficiency", default.efficiency)
     if efficiency > 1:
         raise ClusterError(f"{where} has 'efficiency' {efficiency}; wanted 0 < efficiency <= 1")
+    is_by_class = device_type == "GPU" and "efficiency" not in value and "architecture" in value
+    precision = text_of(where, value, "precision", PRECISIONS[0] if is_by_class else "")
+    if precision and (precision not in PRECISIONS or device_type != "GPU"):
+        raise ClusterError(
+            f"{where} has 'precision' {precision!r}; wanted one of {', '.join(PRECISIONS)}, of GPUs"
+        )
     return Device(
         name=name,
         type=device_type,
@@ -214,6 +221,7 @@ def _device(position: int, value: Any) -> Device:
         address=text_of(where, value, "address", ""),
         source=text_of(where, value, "source", ""),
         network=text_of(where, value, "network", ""),
+        precision=precision,
         **{key: number_of(where, value, key, 0.0, zero=True) for key in _MEASURED_DEVICE_KEYS},
     )
 

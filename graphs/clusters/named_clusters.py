@@ -9,8 +9,8 @@ streams. 30 us on PCIe and 20 us on NVLink are estimates; `tfplace calibrate` me
 `nvlinks` has, by the number of GPUs, the NVLinks of each pair in an uneven mesh: the peers' rate is
 then that of one, and pairs without one go over PCIe.
 
-`efficiency` is (Grappler's ideal time) / (published time of one GPU), see each model's source; of a
-CPU the share of the fused multiply-add peak that training reaches on all cores, an estimate.
+GPUs are priced by the class of each kernel (graphs/pricing/kernel_classes.json). `efficiency` is a
+CPU's share of its fused multiply-add peak that training reaches on all cores, an estimate.
 """
 
 import functools
@@ -75,5 +75,7 @@ def _device(name: str, kind: str, figures: Mapping[str, Any]) -> Device:
         figures["memory_gib"] << 30,
         bandwidth_bytes_per_second=1e9 * figures["gb_per_second"],
         **{key: figures[key] for key in ("architecture", "cores", "frequency_mhz")},
-        **{key: figures[key] for key in ("efficiency", "source")},
+        efficiency=figures.get("efficiency", 1.0),
+        source=figures["source"],
+        precision="tf32" if kind == "GPU" else "",
     )

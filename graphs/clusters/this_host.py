@@ -10,7 +10,6 @@ import re
 import psutil
 
 from graphs.cluster import Device
-from graphs.clusters import named_clusters
 from graphs.errors import ClusterError
 from graphs.pricing.grappler_costs import list_devices
 
@@ -57,31 +56,15 @@ def local_gpus(count: int) -> list[Device]:
             name=f"/device:GPU:{i}",
             type="GPU",
             memory_bytes=int(device.properties.memory_size),
-            efficiency=_gpu_efficiency(device.properties.environment["architecture"]),
             architecture=device.properties.environment["architecture"],
             cores=int(device.properties.num_cores),
             frequency_mhz=int(device.properties.frequency),
             bandwidth_bytes_per_second=float(device.properties.bandwidth) * 1e3,
             source=f"CUDA's properties of this host's {device.properties.model}",
+            precision="tf32",
         )
         for i, device in enumerate(gpus)
     ]
-
-
-def _gpu_efficiency(architecture: str) -> float:
-    """The efficiency of the named clusters' GPU of this or the next older compute capability."""
-    known = {
-        device.architecture: device.efficiency
-        for name in named_clusters.names()
-        for device in named_clusters.named(name).devices
-        if device.type == "GPU"
-    }
-    older = [a for a in known if _version(a) <= _version(architecture)]
-    return known[max(older or known, key=_version)]
-
-
-def _version(architecture: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", architecture))
 
 
 def _memory_bytes() -> int:

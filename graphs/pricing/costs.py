@@ -2,7 +2,8 @@
 
   seconds[i, d] = (flops[i] / peak[d] + bytes[i] / bandwidth[d]) / efficiency[d]
 
-This is Grappler's ideal time over the share of it that real training reaches. Three rules are our
+This is Grappler's ideal time over the share of it that real training reaches. GPUs with a
+`precision` are priced by the class of each kernel instead (kernel_classes). Three rules are our
 own: an op that launches a kernel on a GPU takes at least `GPU_LAUNCH_SECONDS`; an op that only
 hands a buffer on, or that TensorFlow folds into a constant, takes none; an op without a kernel on a
 device type takes forever there.
@@ -22,6 +23,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of
 from graphs.op_graph import FloatArray, IntArray
 from graphs.pricing.grappler_costs import OpWork, with_defaults
+from graphs.pricing.kernel_classes import gpu_seconds, no_kernels, rates_of
 from graphs.pricing.node_work import NodeWork, node_work
 
 GPU_LAUNCH_SECONDS = 5e-6
@@ -190,20 +192,27 @@ def _memory_share(work: OpWork, op_of_node: IntArray, num_ops: int, device: Devi
 def node_seconds(flat: FlatGraph, asked: NodeWork, device: Device) -> FloatArray:
     """f8[nodes]: the seconds of each node on a device, by the formula of this module."""
     work = asked.work
-    seconds = kernel_seconds(work.flops, work.memory_bytes, asked.launches["GPU"], device)
+    launches = asked.launches["GPU"]
+    seconds = kernel_seconds(work.flops, work.memory_bytes, launches, device, asked.kernels)
     seconds[asked.is_idle] = 0.0
     if asked.times is not None:
         seconds *= asked.times
     inner = asked.inner
     if inner.num_rows:
-        each = kernel_seconds(inner.flops, inner.memory_bytes, inner.launches, device)
+        each = kernel_seconds(
+            inner.flops, inner.memory_bytes, inner.launches, device, inner.kernels
+        )
         seconds += np.bincount(inner.node, each * inner.times, len(seconds))
     seconds[~asked.has_kernel[device.type]] = np.inf
     return seconds
 
 
 def kernel_seconds(
-    flops: FloatArray, memory_bytes: FloatArray, launches: np.ndarray, device: Device
+    flops: FloatArray,
+    memory_bytes: FloatArray,
+    launches: np.ndarray,
+    device: Device,
+    kernels: npt.NDArray[np.void] | None = None,
 ) -> FloatArray:
     """f8[K]: the seconds of K kernels that compute and move so much, each run once.
 
@@ -211,13 +220,19 @@ def kernel_seconds(
       flops, memory_bytes: f8[K].
       launches: bool[K] whether it launches a kernel on a GPU.
       device: where.
+      kernels: KERNEL[K]; None of what has a class: that only moves its bytes.
     """
-    ideal = flops / flops_per_second(device) + memory_bytes / (
-        device.bandwidth_bytes_per_second / device.slots
-    )
-    seconds: FloatArray = ideal / device.efficiency
+    peak = flops_per_second(device)
+    moving = memory_bytes / (device.bandwidth_bytes_per_second / device.slots)
+    floor = device.op_seconds or GPU_LAUNCH_SECONDS
+    seconds: FloatArray = flops / peak + moving
+    if device.precision:
+        rates = rates_of(device.architecture, device.precision)
+        kernels = no_kernels(len(flops)) if kernels is None else kernels
+        seconds = gpu_seconds(flops, moving, kernels, rates, peak, device.cores)
+        floor = device.op_seconds or rates.op_seconds
+    seconds /= device.efficiency
     if device.type == "GPU":  # it launches the next kernel while it works on this one
-        floor = device.op_seconds or GPU_LAUNCH_SECONDS
         seconds[launches & (seconds < floor)] = floor
     else:
         seconds += device.op_seconds

@@ -23,6 +23,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import reached_functions
 from graphs.op_graph import FloatArray, IntArray
 from graphs.pricing.grappler_costs import OpWork, estimate, with_defaults
+from graphs.pricing.kernel_classes import KERNEL, kernels_of
 from graphs.pricing.kernels import KernelTable, kernel_table
 from graphs.protos import FunctionDef, NodeDef
 
@@ -36,6 +37,7 @@ class NodeWork:
 
     Attributes:
       work: flops and bytes; nan where Grappler did not price the node.
+      kernels: KERNEL[nodes], see kernel_classes.
       has_kernel: {device type: bool[nodes]}.
       launches: {device type: bool[nodes]} whether running the node launches a GPU kernel.
       is_idle: bool[nodes] whether the node takes no time at a step: it hands a buffer on, or is
@@ -48,6 +50,7 @@ class NodeWork:
     """
 
     work: OpWork
+    kernels: npt.NDArray[np.void]
     has_kernel: Mapping[str, BoolArray]
     launches: Mapping[str, BoolArray]
     is_idle: BoolArray
@@ -78,6 +81,7 @@ def node_work(flat: FlatGraph, properties: TensorProperties, nesting: int = 0) -
     launches = of_all(table.launches)
     return NodeWork(
         OpWork(np.where(free, 0.0, work.flops), np.where(free, 0.0, work.memory_bytes), work.notes),
+        kernels_of(flat, properties),
         of_all(lambda node, device_type: runs_on(node, device_type, table, library)),
         {device_type: each & ~free for device_type, each in launches.items()},
         free | [node.op in op_types.NO_LAUNCH for node in nodes],
@@ -116,6 +120,7 @@ def _inner_work(
         own[rows],
         filled.flops[rows],
         filled.memory_bytes[rows],
+        asked.kernels[rows],
         asked.launches["GPU"][rows],
         (is_known & ~np.isnan(asked.work.flops))[rows],
     )
@@ -157,6 +162,7 @@ class InnerWork:
       times: f8[I] how often it runs in one run; a loop whose trip count isn't known runs once.
       flops: f8[I] each time that it runs.
       memory_bytes: f8[I] read and written each time that it runs.
+      kernels: KERNEL[I].
       launches: bool[I] whether it launches a kernel on a GPU.
       is_priced: bool[I] whether Grappler priced it and its trip count is known.
     """
@@ -165,6 +171,7 @@ class InnerWork:
     times: FloatArray
     flops: FloatArray
     memory_bytes: FloatArray
+    kernels: npt.NDArray[np.void]
     launches: npt.NDArray[np.bool_]
     is_priced: npt.NDArray[np.bool_]
 
@@ -178,6 +185,7 @@ NO_INNER_WORK: InnerWork = InnerWork(
     np.zeros(0),
     np.zeros(0),
     np.zeros(0),
+    np.zeros(0, KERNEL),
     np.zeros(0, np.bool_),
     np.zeros(0, np.bool_),
 )

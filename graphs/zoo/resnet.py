@@ -1,6 +1,7 @@
 """ResNet-50 and ResNet-152 (He et al., 2016), batch 32, momentum 0.9, weight decay 1e-4.
 
-The halving convolution of a bottleneck is the 3 x 3 one, as in most code today ("version 1.5").
+The halving convolution of a bottleneck is the 3 x 3 one, as in most code today ("version 1.5"); in
+`resnet50_v1` it is the 1 x 1 one before, as in the paper.
 """
 
 from collections.abc import Mapping
@@ -42,7 +43,8 @@ def build(settings: Mapping[str, int]) -> Network:
             for block in range(count):
                 with network.part(part), tf.name_scope(f"stage_{stage}/block_{block}"):
                     stride = 2 if stage and not block else 1
-                    images = _bottleneck(network, images, width << stage, stride)
+                    strides = (stride, 1) if "narrow_stride" in settings else (1, stride)
+                    images = _bottleneck(network, images, width << stage, strides)
                 part += 1
         with network.part(part - 1), tf.name_scope("head"):
             logits = dense(network, "logits", global_average(images), settings["num_classes"])
@@ -56,14 +58,14 @@ def build(settings: Mapping[str, int]) -> Network:
     return network
 
 
-def _bottleneck(network: Network, images: Tensor, width: int, stride: int) -> Any:
+def _bottleneck(network: Network, images: Tensor, width: int, strides: tuple[int, int]) -> Any:
     """1 x 1, 3 x 3 and 1 x 1 convolutions around which the input, or its projection, is added."""
-    outputs = conv_norm_relu(network, "narrow", images, width)
-    outputs = conv_norm_relu(network, "middle", outputs, width, 3, stride)
+    outputs = conv_norm_relu(network, "narrow", images, width, 1, strides[0])
+    outputs = conv_norm_relu(network, "middle", outputs, width, 3, strides[1])
     with tf.name_scope("wide"):
         outputs = batch_norm(network, convolution(network, outputs, _EXPANSION * width))
     if images.shape != outputs.shape:
         with tf.name_scope("shortcut"):
-            images = convolution(network, images, _EXPANSION * width, stride=stride)
+            images = convolution(network, images, _EXPANSION * width, stride=max(strides))
             images = batch_norm(network, images)
     return tf.nn.relu(outputs + images)

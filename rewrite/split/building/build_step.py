@@ -8,7 +8,7 @@ import numpy as np
 from graphs import op_types
 from graphs.flat_graph import FlatGraph
 from graphs.host.time_limit import require_time
-from graphs.names import data_inputs, op_of, source_of, tensor_of
+from graphs.names import data_inputs, op_of, parse_input, source_of, tensor_of
 from graphs.protos import NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.any_batch.input_assertions import (
@@ -23,6 +23,7 @@ from rewrite.split.building.step_tensors import StepTensors
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.decision import NORMS, Split, attributes_of_copies, type_of_copies
+from rewrite.split.effects import has_effect
 from rewrite.split.node_writer import NodeWriter, TakenNames, of_known_width, wants_known_width
 from rewrite.split.split_step import SplitStep
 from rewrite.split.states import WHOLE, Partial, Sharded
@@ -91,6 +92,7 @@ class _Builder:
         )
         self._read_whole = self._ops_read_whole()
         fed = {op_of(spec.tensor) for spec in flat.feeds}
+        self._after_effects = _after_effects(flat)
         self._not_fed = {name: node for name, node in flat.nodes.items() if name not in fed}
 
     def _names_of_copies(self) -> dict[str, list[str]]:
@@ -220,10 +222,11 @@ class _Builder:
             assert answer is not None
             state = self.decisions.state_of_tensor[tensor]
             rank = len(self.tensors.shape(tensor))
-            whole = WholeTensor(
-                state, rank, self.tensors.dtype(tensor), answer,
-                self.decisions.shape_of_any(tensor), self._sizes_of(tensor, answer.dtype),
-            )  # fmt: skip
+            shape, sizes = None, ""
+            if op_of(tensor) not in self._after_effects:
+                shape = self.decisions.shape_of_any(tensor)
+                sizes = self._sizes_of(tensor, answer.dtype)
+            whole = WholeTensor(state, rank, self.tensors.dtype(tensor), answer, shape, sizes)
             own = node.name if node.op != "ShapeN" else f"{node.name}/{index}"
             own = own if own == node.name else self.writer.free_name(own)
             part = self.tensors.parts(name, state)[0]
@@ -309,3 +312,13 @@ def _of_all_copies(node: NodeDef, answer: Split | None = None) -> Any:
         if key not in ("_class", "_output_shapes"):
             alike.attr[key].CopyFrom(value)
     return alike
+
+
+def _after_effects(flat: FlatGraph) -> frozenset[str]:
+    """Ops for which something with an effect runs, as it does for who asks how large they are."""
+    after: set[str] = set()
+    for node in flat.graph_def.node:
+        sources = (parse_input(name).op for name in node.input)
+        if has_effect(node, flat.library) or not after.isdisjoint(sources):
+            after.add(node.name)
+    return frozenset(after)

@@ -1,0 +1,179 @@
+"""How fast a GPU runs a kernel, by the kernel's class; kernel_classes.json has the figures.
+
+  work = flops / (peak * rate) * (1 + small / s) * (1 + depth / k) * (1 + 1000 * fill * SMs / n)
+  move = bytes / (bandwidth * share)
+  seconds = max(floor + (work ** 4 + move ** 4) ** (1 / 4), op_us)
+
+s is the smaller side of the product that the kernel is (a convolution's channels or its pixels),
+k the length of its sums, n how many sums there are: few of either don't fill a GPU. `rate` is a
+share of the device's fp32 peak; Winograd's 3x3 convolutions, TF32 and half precision exceed 1.
+Half sizes hold for all GPUs, rates for one. They are fitted on kernels; networks only judge them.
+"""
+
+import functools
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from graphs.building.shapes import TensorProperties
+from graphs.flat_graph import FlatGraph
+from graphs.names import data_inputs, tensor_of
+from graphs.op_graph import FloatArray
+from graphs.protos import NodeDef
+
+KERNEL = np.dtype([("kind", "i1"), ("small", "f8"), ("sums", "f8"), ("half", "?")])
+"""A kernel: which class, its product's smaller side, its outputs, and if it has 16-bit floats."""
+
+_PRODUCTS = {"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "_FusedMatMul"}
+_CONVOLUTIONS = {
+    "Conv2D": "",
+    "Conv2DBackpropInput": " input gradient",
+    "Conv2DBackpropFilter": " filter gradient",
+    "Conv3D": "",
+    "Conv3DBackpropInputV2": " input gradient",
+    "Conv3DBackpropFilterV2": " filter gradient",
+}
+_MEMORY_BOUND = {
+    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), "normalisation"),
+    **dict.fromkeys("Sum Mean Max Min Prod Softmax LogSoftmax L2Loss".split(), "normalisation"),
+    **dict.fromkeys("BiasAddGrad SoftmaxCrossEntropyWithLogits".split(), "normalisation"),
+    **dict.fromkeys((f"FusedBatchNormGrad{v}" for v in ("", "V2", "V3")), "normalisation gradient"),
+    **dict.fromkeys("MaxPool AvgPool MaxPoolGrad AvgPoolGrad MaxPoolV2".split(), "pooling"),
+    **dict.fromkeys("GatherV2 GatherNd ResourceGather UnsortedSegmentSum".split(), "rows"),
+    **dict.fromkeys("ResourceScatterAdd ScatterNd TensorScatterAdd".split(), "rows"),
+}
+
+
+class Rates(NamedTuple):
+    """Of the classes of one GPU, each f8[classes]; see the module."""
+
+    rate: FloatArray
+    small: FloatArray
+    depth: FloatArray
+    fill: FloatArray
+    floor: FloatArray
+    share: FloatArray
+    op_seconds: float
+    half_times: float
+
+
+@functools.cache
+def _figures() -> Mapping[str, Any]:
+    figures: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+    return figures
+
+
+@functools.cache
+def _number_of_class() -> Mapping[str, int]:
+    names = [name for name in _figures()["classes"] if name not in ("source", "columns")]
+    return {name: number for number, name in enumerate(names)}
+
+
+@functools.cache
+def rates_of(architecture: str, precision: str) -> Rates:
+    """What kernels reach on GPUs of this compute capability, or of the next older one with figures.
+
+    Args:
+      architecture: "7.0".
+      precision: of products and convolutions of fp32 values: "fp32", or "tf32" where the GPU has
+        it, as it is TensorFlow's default.
+    """
+    gpus = _figures()["gpus"]
+    older = [known for known in gpus if _version(known) <= _version(architecture)]
+    gpu = gpus[max(older, key=_version) if older else min(gpus, key=_version)]
+    numbers, moving = _number_of_class(), _figures()["of_elementwise"]
+    computing = gpu.get("tf32_rates", gpu["rates"]) if precision != "fp32" else gpu["rates"]
+    rate = np.full(len(numbers), 0.5)
+    rate[: len(computing)] = computing
+    share = np.array([moving.get(name, 1.0) * gpu["memory_share"] for name in numbers])
+    small, depth, fill, floor = np.array([_figures()["classes"][name] for name in numbers]).T
+    op_seconds, half = gpu["op_us"] * 1e-6, gpu.get("half_times", 1)
+    return Rates(rate, small, depth, fill, floor * 1e-6, share, op_seconds, half)
+
+
+def _version(architecture: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in architecture.split(".") if part.isdigit())
+
+
+def kernels_of(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[np.void]:
+    """KERNEL[nodes]; nodes of one `properties.first` are alike."""
+    nodes, first = flat.graph_def.node, properties.first
+    found = no_kernels(len(nodes))
+    for i in range(len(nodes)) if first is None else np.flatnonzero(first == np.arange(len(first))):
+        node = nodes[i]
+        if node.op in _PRODUCTS or node.op in _CONVOLUTIONS:
+            found[i] = _product(node, properties)
+        elif node.op in _MEMORY_BOUND:
+            found["kind"][i] = _number_of_class()[_MEMORY_BOUND[node.op]]
+    return found if first is None else found[first]
+
+
+def no_kernels(count: int) -> npt.NDArray[np.void]:
+    """KERNEL[count] of ops that only move their bytes."""
+    found = np.zeros(count, KERNEL)
+    found["kind"] = _number_of_class()["elementwise"]
+    found["small"] = found["sums"] = math.inf
+    return found
+
+
+def _product(node: NodeDef, properties: TensorProperties) -> tuple[int, float, float, bool]:
+    """One KERNEL of an op that multiplies; sizes that aren't known fill the GPU."""
+    shape = properties.shape(f"{node.name}:0") or ()
+    half = not {"float16", "bfloat16"}.isdisjoint(properties.dtype_of[node.name])
+    kind = "product" if node.op in _PRODUCTS else _convolution(node, properties)
+    if not shape or min(shape) < 1:
+        return _number_of_class()[kind], math.inf, math.inf, half
+    outputs = float(math.prod(shape))
+    if node.op in _PRODUCTS:
+        small = float(min(shape[-2:]))
+    else:
+        is_first = node.attr["data_format"].s[:2] == b"NC" and "Filter" not in node.op
+        channels = shape[1] if is_first else shape[-1]
+        small = min(channels, outputs / channels)
+    return _number_of_class()[kind], small, outputs, half
+
+
+def _convolution(node: NodeDef, properties: TensorProperties) -> str:
+    """The class of a convolution or its gradient."""
+    way = _CONVOLUTIONS[node.op]
+    inputs = data_inputs(node)
+    kernel = properties.shape(f"{node.name}:0" if "filter" in way else tensor_of(inputs[1])) or ()
+    strides = {*node.attr["strides"].list.i}
+    sizes = {*kernel[:-2]}
+    if strides != {1} or len(sizes) != 1 or len(kernel) != 4:
+        return "convolution" + way
+    return {1: "1x1", 3: "3x3"}.get(kernel[0], "wide") + way
+
+
+def gpu_seconds(
+    flops: FloatArray,
+    moving: FloatArray,
+    kernels: npt.NDArray[np.void],
+    rates: Rates,
+    peak: float,
+    cores: int,
+) -> FloatArray:
+    """f8[K]: the seconds of K kernels, by the formula of this module.
+
+    Args:
+      flops: f8[K].
+      moving: f8[K] seconds that the kernel's bytes take at the memory's nominal rate.
+      kernels: KERNEL[K].
+      rates: of the GPU.
+      peak: its fp32 flops per second.
+      cores: its multiprocessors.
+    """
+    kind, sums = kernels["kind"], kernels["sums"]
+    rate = rates.rate[kind] * np.where(kernels["half"], rates.half_times, 1.0)
+    length = np.maximum(flops / (2.0 * sums), 1.0)
+    length[np.isinf(sums)] = np.inf
+    slow = (1 + rates.small[kind] / kernels["small"]) * (1 + rates.depth[kind] / length)
+    work = flops / (peak * rate) * slow * (1 + 1e3 * rates.fill[kind] * cores / sums)
+    together = (work**4 + (moving / rates.share[kind]) ** 4) ** 0.25
+    seconds: FloatArray = np.where(together > 0, rates.floor[kind], 0.0) + together
+    return seconds
