@@ -69,7 +69,8 @@ def _figures() -> Mapping[str, Any]:
 
 
 @functools.cache
-def _number_of_class() -> Mapping[str, int]:
+def class_numbers() -> Mapping[str, int]:
+    """{class: its number}, as `KERNEL` has it."""
     names = [name for name in _figures()["classes"] if name not in ("source", "columns")]
     return {name: number for number, name in enumerate(names)}
 
@@ -86,7 +87,7 @@ def rates_of(architecture: str, precision: str) -> Rates:
     gpus = _figures()["gpus"]
     older = [known for known in gpus if _version(known) <= _version(architecture)]
     gpu = gpus[max(older, key=_version) if older else min(gpus, key=_version)]
-    numbers, moving = _number_of_class(), _figures()["of_elementwise"]
+    numbers, moving = class_numbers(), _figures()["of_elementwise"]
     computing = gpu.get("tf32_rates", gpu["rates"]) if precision != "fp32" else gpu["rates"]
     rate = np.full(len(numbers), 0.5)
     rate[: len(computing)] = computing
@@ -109,14 +110,14 @@ def kernels_of(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[np.
         if node.op in _PRODUCTS or node.op in _CONVOLUTIONS:
             found[i] = _product(node, properties)
         elif node.op in _MEMORY_BOUND:
-            found["kind"][i] = _number_of_class()[_MEMORY_BOUND[node.op]]
+            found["kind"][i] = class_numbers()[_MEMORY_BOUND[node.op]]
     return found if first is None else found[first]
 
 
 def no_kernels(count: int) -> npt.NDArray[np.void]:
     """KERNEL[count] of ops that only move their bytes."""
     found = np.zeros(count, KERNEL)
-    found["kind"] = _number_of_class()["elementwise"]
+    found["kind"] = class_numbers()["elementwise"]
     found["small"] = found["sums"] = math.inf
     return found
 
@@ -127,7 +128,7 @@ def _product(node: NodeDef, properties: TensorProperties) -> tuple[int, float, f
     half = not {"float16", "bfloat16"}.isdisjoint(properties.dtype_of[node.name])
     kind = "product" if node.op in _PRODUCTS else _convolution(node, properties)
     if not shape or min(shape) < 1:
-        return _number_of_class()[kind], math.inf, math.inf, half
+        return class_numbers()[kind], math.inf, math.inf, half
     outputs = float(math.prod(shape))
     if node.op in _PRODUCTS:
         small = float(min(shape[-2:]))
@@ -135,7 +136,7 @@ def _product(node: NodeDef, properties: TensorProperties) -> tuple[int, float, f
         is_first = node.attr["data_format"].s[:2] == b"NC" and "Filter" not in node.op
         channels = shape[1] if is_first else shape[-1]
         small = min(channels, outputs / channels)
-    return _number_of_class()[kind], small, outputs, half
+    return class_numbers()[kind], small, outputs, half
 
 
 def _convolution(node: NodeDef, properties: TensorProperties) -> str:

@@ -123,7 +123,7 @@ def test_one_gpu_beside_the_cpu(monkeypatch):
     cluster = find_cluster("local")
     assert cluster.device_names == ("/device:CPU:0", "/device:GPU:0")
     gpu = cluster.devices[1]
-    assert (gpu.memory_bytes, gpu.cores, gpu.efficiency) == (10 * 10**9, 13, 0.4)
+    assert (gpu.memory_bytes, gpu.cores, gpu.precision) == (10 * 10**9, 13, "tf32")
     assert gpu.bandwidth_bytes_per_second == 240e9
     assert gpu_split_bytes(cluster) == ()
 

@@ -30,7 +30,7 @@ def test_two_k80():
     assert cluster.communication == "duplex"
     gpu = cluster.devices[1]
     assert (gpu.memory_bytes, gpu.cores, gpu.frequency_mhz) == (12 * 2**30, 13, 875)
-    assert (gpu.architecture, gpu.efficiency, gpu.slots) == ("3.7", 0.4, 1)
+    assert (gpu.architecture, gpu.efficiency, gpu.precision) == ("3.7", 1.0, "tf32")
     expected = np.full((3, 3), 1e10)
     np.fill_diagonal(expected, np.inf)
     np.testing.assert_array_equal(cluster.link_bytes_per_second, expected)

@@ -12,7 +12,8 @@ from graphs.clusters.named_clusters import named
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.function_library import library_of
 from graphs.pricing import costs, grappler_costs, node_work
-from graphs.pricing.costs import GPU_LAUNCH_SECONDS, price
+from graphs.pricing.costs import price
+from graphs.pricing.kernel_classes import rates_of
 from graphs.pricing.kernels import kernel_table
 from graphs.source_model import TensorSpec
 from tests.graphs.small_graphs import matmul_graph
@@ -73,9 +74,10 @@ def test_small_kernels_take_a_launch_on_a_gpu_and_host_values_do_not():
         tf.raw_ops.FloorMod(x=n, y=n, name="host")
         tf.raw_ops.Identity(input=x, name="buffer")
     seconds = _price(_flat(graph.as_graph_def()), named("k80x2")).op_seconds
-    assert seconds[2, 1] == seconds[2, 2] == GPU_LAUNCH_SECONDS
-    assert 0 < seconds[2, 0] < GPU_LAUNCH_SECONDS
-    assert 0 < seconds[3, 1] < GPU_LAUNCH_SECONDS
+    launch = rates_of("3.7", "fp32").op_seconds
+    assert seconds[2, 1] == seconds[2, 2] == launch
+    assert 0 < seconds[2, 0] < launch
+    assert 0 < seconds[3, 1] < launch
     assert (seconds[4] == 0).all()
 
 

@@ -13,7 +13,7 @@ from graphs.zoo import NAMES, catalogue, options, parse
 def test_names_are_those_of_the_specification() -> None:
     assert (
         *("rnnlm", "nmt", "inception_v3", "cifar10", "resnet152", "resnet50", "nasnet"),
-        *("transformer", "dlrm", "moe"),
+        *("transformer", "dlrm", "moe", "resnet50_v1", "vgg16", "alexnet"),
     ) == NAMES
 
 
