@@ -1,93 +1,15 @@
 """What is known of the op types that pass something on, hold something, or only order others.
 
-TABLE has a row for each op type and a column for each question that some part of tfplace asks. An
-`x` says yes; an op type without a row says no to everything. The sets below the table are its
+op_types.txt has a row for each op type and a column for each question that some part of tfplace
+asks. An `x` says yes; an op type without a row says no to everything. The sets below are its
 columns, and say why the question is asked.
 """
 
 from collections.abc import Mapping
 
-TABLE = """
-                        aliases no_launch inline elements value same handle trivial counts
-Identity                x       x         x      all      x     x    x      x       x
-RefIdentity             x       x         .      .        .     x    .      .       .
-IdentityN               x       x         x      all      .     .    .      x       .
-StopGradient            x       x         x      all      x     x    .      .       .
-PreventGradient         x       x         x      all      x     x    .      .       .
-Reshape                 x       x         x      0        .     .    .      .       .
-Squeeze                 x       x         x      0        x     .    .      .       .
-ExpandDims              x       x         x      0        .     .    .      .       .
-EnsureShape             x       x         .      0        .     .    .      .       .
-Bitcast                 x       x         .      .        .     .    .      .       .
-CheckNumerics           x       x         .      .        .     .    .      .       .
-Snapshot                x       .         .      all      .     .    .      .       .
-PlaceholderWithDefault  x       x         .      all      .     .    .      .       .
-ReadVariableOp          x       x         x      0        .     .    .      .       .
-Assign                  x       .         .      .        .     .    .      .       .
-AssignAdd               x       .         .      .        .     .    .      .       x
-AssignSub               x       .         .      .        .     .    .      .       .
-AssignAddVariableOp     .       .         .      .        .     .    .      .       x
-Switch                  x       x         x      0        .     .    x      .       .
-RefSwitch               x       x         .      0        .     .    x      .       .
-_SwitchN                x       x         x      .        .     .    .      .       .
-Merge                   x       x         x      all      .     .    .      .       .
-RefMerge                x       x         .      .        .     .    .      .       .
-Enter                   x       x         x      0        x     .    x      .       .
-RefEnter                x       x         .      .        x     .    x      .       .
-Exit                    x       x         x      0        .     .    .      .       .
-RefExit                 x       x         .      .        .     .    .      .       .
-NextIteration           x       x         x      .        .     .    .      .       .
-RefNextIteration        x       x         .      .        .     .    .      .       .
-LoopCond                .       x         x      .        .     .    .      .       .
-_Arg                    x       x         x      .        .     .    .      .       .
-_Retval                 x       x         x      .        .     .    .      .       .
-Const                   .       x         x      .        .     .    .      x       .
-NoOp                    .       x         x      .        .     .    .      x       x
-ControlTrigger          .       x         .      .        .     .    .      .       .
-Assert                  .       x         .      .        .     .    .      x       .
-Placeholder             .       x         x      .        .     .    .      .       .
-PlaceholderV2           .       x         .      .        .     .    .      .       .
-VarHandleOp             .       x         x      .        .     .    .      .       .
-VariableV2              .       x         x      .        .     .    .      .       .
-Variable                .       x         x      .        .     .    .      .       .
-VarIsInitializedOp      .       x         .      .        .     .    .      .       .
-IsVariableInitialized   .       x         .      .        .     .    .      .       .
-Shape                   .       x         x      .        .     .    .      .       .
-ShapeN                  .       x         x      .        .     .    .      .       .
-Size                    .       x         x      .        .     .    .      .       .
-Rank                    .       x         x      .        .     .    .      .       .
-BroadcastGradientArgs   .       .         x      .        .     .    .      .       .
-ZerosLike               .       .         x      .        .     .    .      .       .
-Cast                    .       .         .      0        x     .    .      .       .
-Transpose               .       .         .      0        .     .    .      .       .
-Pack                    .       .         .      all      .     .    .      .       .
-Unpack                  .       .         .      0        .     .    .      .       .
-Concat                  .       .         .      all      .     .    .      .       .
-ConcatV2                .       .         .      all      .     .    .      .       .
-ParallelConcat          .       .         .      all      .     .    .      .       .
-DynamicStitch           .       .         .      all      .     .    .      .       .
-DynamicPartition        .       .         .      0        .     .    .      .       .
-Split                   .       .         .      1        .     .    .      .       .
-SplitV                  .       .         .      0        .     .    .      .       .
-Slice                   .       .         .      0        .     .    .      .       .
-StridedSlice            .       .         .      0        .     .    .      .       .
-Tile                    .       .         .      0        .     .    .      .       .
-BroadcastTo             .       .         .      0        .     .    .      .       .
-ReverseV2               .       .         .      0        .     .    .      .       .
-ReverseSequence         .       .         .      0        .     .    .      .       .
-Pad                     .       .         .      0        .     .    .      .       .
-PadV2                   .       .         .      0        .     .    .      .       .
-MirrorPad               .       .         .      0        .     .    .      .       .
-Gather                  .       .         .      0        .     .    .      .       .
-GatherV2                .       .         .      0        .     .    .      .       .
-GatherNd                .       .         .      0        .     .    .      .       .
-Unique                  .       .         .      0        .     .    .      .       .
-UniqueV2                .       .         .      0        .     .    .      .       .
-Select                  .       .         .      1,2      .     .    .      .       .
-SelectV2                .       .         .      1,2      .     .    .      .       .
-"""
+from graphs.host.text_table import table_rows
 
-_HEADER, *_ROWS = (line.split() for line in TABLE.strip().splitlines())
+_HEADER, *_ROWS = table_rows(__file__)
 
 
 def _column(question: str) -> dict[str, str]:
@@ -100,24 +22,12 @@ ALIASES = frozenset(_column("aliases"))
 """Their outputs are the buffer of an input or a variable, so that running them allocates nothing:
 the op graph's `tensor_alloc_bytes` is 0 (the contract, section 6)."""
 
-_UNARY = """
-Abs Neg Inv Reciprocal Square Sqrt Rsqrt Round Exp Expm1 Log Log1p Sinh Cosh Tanh Asinh Acosh Atanh
-Lgamma Digamma Erf Erfc Erfinv Ndtri Sigmoid Sin Cos Tan Asin Acos Atan Sign Floor Ceil Rint
-LogicalNot Invert Relu Relu6 Elu Selu LeakyRelu Softplus Softsign Softmax LogSoftmax BiasAdd
-BiasAddV1 FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 ClipByValue MatrixBandPart MatrixSetDiag
-MatrixSetDiagV2 MatrixSetDiagV3 ZerosLike OnesLike Snapshot
-"""
-_BINARY = """
-Add AddV2 Sub Mul MulNoNan Div RealDiv TruncateDiv DivNoNan FloorDiv Mod FloorMod TruncateMod Pow
-Xdivy Xlogy Xlog1py Maximum Minimum SquaredDifference Atan2 Igamma Igammac Zeta Polygamma LogicalAnd
-LogicalOr BitwiseAnd BitwiseOr BitwiseXor LeftShift RightShift TanhGrad SigmoidGrad SqrtGrad
-RsqrtGrad InvGrad ReciprocalGrad ReluGrad Relu6Grad EluGrad SeluGrad LeakyReluGrad SoftplusGrad
-SoftsignGrad
-"""
 
 TAKES_OVER: Mapping[str, tuple[int, tuple[int, ...] | None]] = {
-    **dict.fromkeys(_UNARY.split(), (0, (0,))),
-    **dict.fromkeys(_BINARY.split(), (0, (0, 1))),
+    op_type: (0, (0,) if words[0] == "unary" else (0, 1))
+    for words in table_rows(__file__, "elementwise.txt")
+    for op_type in words[1:]
+} | {
     **dict.fromkeys(("AddN", "AccumulateNV2"), (0, None)),
     **dict.fromkeys(("Select", "SelectV2"), (0, (1, 2))),
     "SoftmaxCrossEntropyWithLogits": (1, (0,)),

@@ -9,38 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphs.errors import ModelError
+from graphs.host.text_table import table_rows
 from graphs.loading.riegeli import read_records
 
-_UINT64, _UINT32, _INT64, _INT32, _BOOL, _STRING, _MESSAGE = 4, 13, 3, 5, 8, 9, 11
-# {message: [(field, number, type, repeated, message type)]}, of chunk.proto.
-_SCHEMA: dict[str, list[tuple[str, int, int, bool, str]]] = {
-    "ChunkInfo": [("type", 1, _INT32, False, ""), ("offset", 3, _UINT64, False, "")],
-    "MapKey": [
-        ("s", 1, _STRING, False, ""),
-        ("boolean", 2, _BOOL, False, ""),
-        ("ui32", 3, _UINT32, False, ""),
-        ("ui64", 4, _UINT64, False, ""),
-        ("i32", 5, _INT32, False, ""),
-        ("i64", 6, _INT64, False, ""),
-    ],
-    "FieldIndex": [
-        ("field", 1, _UINT32, False, ""),
-        ("map_key", 2, _MESSAGE, False, "MapKey"),
-        ("index", 3, _UINT64, False, ""),
-    ],
-    "ChunkedField": [
-        ("field_tag", 1, _MESSAGE, True, "FieldIndex"),
-        ("message", 3, _MESSAGE, False, "ChunkedMessage"),
-    ],
-    "ChunkedMessage": [
-        ("chunk_index", 1, _UINT64, False, ""),
-        ("chunked_fields", 2, _MESSAGE, True, "ChunkedField"),
-    ],
-    "ChunkMetadata": [
-        ("chunks", 2, _MESSAGE, True, "ChunkInfo"),
-        ("message", 3, _MESSAGE, False, "ChunkedMessage"),
-    ],
-}
+_TYPES = {"uint64": 4, "uint32": 13, "int64": 3, "int32": 5, "bool": 8, "string": 9, "message": 11}
 
 
 def read_chunked(path: str, content: bytes, message: Any) -> Any:
@@ -110,7 +82,7 @@ def _inner(message: Any, field: Any, key: Any) -> Any:
 
 def _set_value(message: Any, field: Any, key: Any, chunk: bytes) -> None:
     """Sets a bytes or string field, or an element of a list of them, to a chunk."""
-    value = chunk.decode() if field.type == _STRING else chunk
+    value = chunk.decode() if field.type == _TYPES["string"] else chunk
     if key is None:
         setattr(message, field.name, value)
         return
@@ -128,16 +100,17 @@ def message_class(name: str) -> Any:
     file = descriptor_pb2.FileDescriptorProto(
         name="tfplace/chunk.proto", package="tfplace.chunks", syntax="proto2"
     )
-    for message, fields in _SCHEMA.items():
-        descriptor = file.message_type.add(name=message)
-        for field, number, kind, repeated, type_name in fields:
-            descriptor.field.add(
-                name=field,
-                number=number,
-                type=kind,
-                label=3 if repeated else 1,
-                type_name=f".tfplace.chunks.{type_name}" if type_name else None,
-            )
+    messages: dict[str, Any] = {}
+    for message, field, number, kind, label, type_name in table_rows(__file__):
+        if message not in messages:
+            messages[message] = file.message_type.add(name=message)
+        messages[message].field.add(
+            name=field,
+            number=int(number),
+            type=_TYPES[kind],
+            label=3 if label == "repeated" else 1,
+            type_name=f".tfplace.chunks.{type_name}" if type_name != "." else None,
+        )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"tfplace.chunks.{name}"))

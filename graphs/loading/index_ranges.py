@@ -18,6 +18,7 @@ from graphs.building.shapes import TensorProperties, infer
 from graphs.building.unit_bodies import UnitFunction, argument_name, unit_bodies
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
+from graphs.host.text_table import table_rows
 from graphs.loading.number_forms import FED_SIZE, INTEGER_LIMIT, REAL, WHOLE, Form
 from graphs.names import op_of, parse_input, source_of
 from graphs.protos import NodeDef
@@ -58,53 +59,14 @@ class ElementFlow:
         return [f"{node.name}:{i}" for i in range(count)]
 
 
-_TABLE = """
-1 .        0[0]  Gather ResourceGather ScatterSub ScatterAdd ScatterUpdate ResourceScatterSub
-1 .        0[0]  ResourceScatterAdd ResourceScatterUpdate SparseSegmentSum SparseSegmentMean
-1 .        0[0]  SparseSegmentSqrtN SparseSegmentSumWithNumSegments
-1 .        0[0]  SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments
-1 .        0[-1] SparseSoftmaxCrossEntropyWithLogits InTopK InTopKV2 NthElement
-1 .        least GatherNd ResourceGatherNd TensorScatterAdd TensorScatterSub TensorScatterUpdate
-1 .        least ResourceScatterNdAdd ResourceScatterNdUpdate StridedSlice
-0 .        value ScatterNd
-0 .        =1    OneHot
-1 .        =2    UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
-1 .        axis  GatherV2
-1 .        parts DynamicPartition
-2 .        0[0]  CropAndResize
-2 .        blank CTCLoss CTCLossV2
-1 length   axis  ReverseSequence
-1 length   0[0]  CTCGreedyDecoder CTCBeamSearchDecoder
-2 length   least StridedSlice
-3 length   0[0]  CTCLoss CTCLossV2
-1 sorted   rows  SegmentSum SegmentMean SegmentMax SegmentMin SegmentProd
-2 sorted   rows  SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN
-2 sorted   =3    SparseSegmentSumWithNumSegments SparseSegmentMeanWithNumSegments
-2 sorted   =3    SparseSegmentSqrtNWithNumSegments SparseSegmentSumGrad SparseSegmentMeanGrad
-0 size     .     Fill RandomUniform RandomStandardNormal
-1 size     .     OneHot Range
-1 size     0[-1] TopKV2
-2 size     .     UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
-1 rest     .     Reshape
-2 rest     .     Slice
-1 zeros    .     Slice
-2 zeros    .     GatherV2
-1 ones     .     Tile
-1 order    .     Transpose
-0 order    .     InvertPermutation
-1 share    .     SoftmaxCrossEntropyWithLogits
-0 positive .     Log Log1p Sqrt Rsqrt Lgamma Digamma
-0 definite .     Cholesky MatrixInverse MatrixDeterminant LogMatrixDeterminant MatrixSolve
-0 definite .     MatrixTriangularSolve
-"""
-"""Position of an input, what its numbers have to be like (number_forms), what bounds them, the op
-types. Bounds: `0[a]` the size of axis a of input 0, `=i` the number that input i is, others see
-`_bound`."""
 _RULES = {
     (op, int(words[0])): (words[1].strip("."), words[2])
-    for words in map(str.split, _TABLE.strip().splitlines())
+    for words in table_rows(__file__)
     for op in words[3:]
 }
+"""index_ranges.txt: an input, what its numbers have to be like (number_forms), what bounds them, op
+types. Bounds: `0[a]` the size of axis a of input 0, `=i` the number that input i is, others see
+`_bound`."""
 _DEEPEST = 3  # of units in units: a recursion has no end
 _COMPARED = frozenset({"Less", "LessEqual", "Greater", "GreaterEqual"})
 _BOUNDED = frozenset({"Max", "Min", "Relu", "Relu6", "ClipByValue"})
@@ -209,7 +171,7 @@ class IndexRanges:
         return Form(name, size + 1 if size is not None and name in ("length", "size") else size)
 
     def _bound(self, node: NodeDef, bound: str) -> int | None:
-        """A size as _TABLE names it; None where it is not known."""
+        """A size as the table names it; None where it is not known."""
         if bound == ".":
             return None
         if bound[0] == "=":

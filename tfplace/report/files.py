@@ -129,31 +129,6 @@ def _json(value: Any, indent: int | None = 1) -> bytes:
 # branches).
 
 
-_SCRIPT = '''\
-"""Devices of {num_ops} of {model}, as tfplace chose them on {cluster}.
-
-The longest scope that an op lies in counts; a key without "/" at its end is a single op. In code
-that builds a graph with these names, within a tf.Graph or a tf.function:
-
-    with tf.compat.v1.device(device_of):
-        ...
-
-or layer by layer: with tf.device(DEVICE_OF["encoder/"]): ...
-Ops that the run doesn't have get a device, too: leave allow_soft_placement on.
-"""
-
-DEVICE_OF = {{
-{table}}}
-
-
-def device_of(op):
-    """The device of an op, by the longest scope that has one."""
-    parts = op.name.split("/")
-    scopes = ["/".join(parts[:length]) + "/" for length in range(len(parts) - 1, 0, -1)]
-    return next(DEVICE_OF[key] for key in (op.name, *scopes, "") if key in DEVICE_OF)
-'''
-
-
 def placement_script(device_of_op: Mapping[str, str], model: str, cluster: str) -> str:
     """A module with a table {scope: device}, and a function that looks an op up in it.
 
@@ -167,7 +142,8 @@ def placement_script(device_of_op: Mapping[str, str], model: str, cluster: str) 
         for key, (device, num_ops) in device_of_scope(device_of_op).items()
     )
     heading = [pprint.saferepr(text)[1:-1].replace('"', "'") for text in (model, cluster)]
-    return _SCRIPT.format(
+    script = Path(__file__).with_name("placement_script.txt").read_text("utf-8")
+    return script.format(
         num_ops=counted(len(device_of_op), "op"), model=heading[0], cluster=heading[1], table=table
     )
 

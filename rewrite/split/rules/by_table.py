@@ -9,8 +9,8 @@ together; all before them are apart. `_` is again an input that is taken whole.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
+from graphs.host.text_table import table_rows
 from rewrite.split.decision import Answer, StayWhole
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
 from rewrite.split.rules.factors import Factors, Labels, split_by_factors
@@ -21,12 +21,8 @@ Row = tuple[list[str], list[str]]
 
 def _table(name: str) -> Mapping[str, Row]:
     """{op type: (its inputs, its outputs)}."""
-    rows = {}
-    for line in Path(__file__).with_name(name).read_text("utf-8").strip().splitlines():
-        left, _, right = line.partition("->")
-        op, *inputs = left.split()
-        rows[op] = (inputs, right.split())
-    return rows
+    cut = {op: (row, row.index("->")) for op, *row in table_rows(__file__, name)}
+    return {op: (row[:arrow], row[arrow + 1 :]) for op, (row, arrow) in cut.items()}
 
 
 LETTERS = _table("letters.txt")

@@ -2,7 +2,9 @@
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -13,28 +15,9 @@ TEST_SHARE = 0.25
 
 # Values of the zoo's options, small enough that a graph is prepared in about two seconds. The
 # options say what differs: for cifar10 only sizes do, for the others the shape of the graph too.
-FAMILIES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    "rnnlm": {
-        "batch_size": (32, 64, 128),
-        "num_layers": (2, 3),
-        "hidden_size": (512, 1024, 2048),
-        "num_steps": (3, 4, 5, 6),
-        "vocab_size": (5_000, 10_000),
-    },
-    "nmt": {
-        "batch_size": (32, 64, 128),
-        "num_layers": (2, 4),
-        "hidden_size": (512, 1024),
-        "num_steps": (2, 3, 4),
-        "vocab_size": (5_000, 10_000),
-    },
-    "cifar10": {
-        "batch_size": (64, 128, 256, 512),
-        "image_size": (16, 24, 32, 48),
-        "num_classes": (10, 100),
-        "width_divisor": (1, 2),
-    },
-}
+FAMILIES: Mapping[str, Mapping[str, Sequence[int]]] = json.loads(
+    Path(__file__).with_suffix(".json").read_text("utf-8")
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,10 @@
+"""Tables that lie as text beside the module that reads them."""
+
+from pathlib import Path
+
+
+def table_rows(module_file: str, name: str = "") -> list[list[str]]:
+    """The words of each line of a module's table, or of another text of its folder."""
+    path = Path(module_file)
+    text = (path.with_name(name) if name else path.with_suffix(".txt")).read_text("utf-8")
+    return [line.split() for line in text.splitlines() if line]
