@@ -18,16 +18,20 @@ def _column(question: str) -> dict[str, str]:
     return {row[0]: row[position] for row in _ROWS if row[position] != "."}
 
 
+def _listed(name: str) -> frozenset[str]:
+    """The op types of a set of op_sets.txt."""
+    rows = table_rows(__file__, "op_sets.txt")
+    return frozenset(op_type for row in rows if row[0] == name for op_type in row[1:])
+
+
 ALIASES = frozenset(_column("aliases"))
 """Their outputs are the buffer of an input or a variable, so that running them allocates nothing:
 the op graph's `tensor_alloc_bytes` is 0 (the contract, section 6)."""
 
 
 TAKES_OVER: Mapping[str, tuple[int, tuple[int, ...] | None]] = {
-    op_type: (0, (0,) if words[0] == "unary" else (0, 1))
-    for words in table_rows(__file__, "elementwise.txt")
-    for op_type in words[1:]
-} | {
+    **dict.fromkeys(_listed("unary"), (0, (0,))),
+    **dict.fromkeys(_listed("binary"), (0, (0, 1))),
     **dict.fromkeys(("AddN", "AccumulateNV2"), (0, None)),
     **dict.fromkeys(("Select", "SelectV2"), (0, (1, 2))),
     "SoftmaxCrossEntropyWithLogits": (1, (0,)),
@@ -95,20 +99,10 @@ NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
 PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 """They call a function of the process that made the graph, which no other process has."""
 
-WRITES = frozenset(
-    "WriteFile Save SaveSlices SaveV2 MergeV2Checkpoints PrintV2 CreateSummaryFileWriter "
-    "CreateSummaryDbWriter CloseSummaryWriter FlushSummaryWriter ImportEvent WriteSummary "
-    "WriteScalarSummary WriteHistogramSummary WriteImageSummary WriteAudioSummary "
-    "WriteGraphSummary WriteRawProtoSummary StatsAggregatorSetSummaryWriter DatasetToTFRecord "
-    "ExperimentalDatasetToTFRecord SaveDataset DistributedSave".split()
-)
+WRITES = _listed("writes")
 """They leave something outside of the process, and have no outputs. Reading is no effect."""
 
-REACHES_OUT = frozenset(
-    "ReadFile MatchingFiles GenerateVocabRemapping DecodeProtoV2 EncodeProto DebugIdentity "
-    "DebugIdentityV2 DebugIdentityV3 DebugNanCount DebugNumericSummary DebugNumericSummaryV2 "
-    "PyFuncStateless".split()
-)
+REACHES_OUT = _listed("reaches_out")
 """They read or write outside of the process, though TensorFlow calls them stateless."""
 
 WRITES_AND_HANDS_ON = frozenset(

@@ -9,53 +9,27 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphs.errors import ModelError, PlacementError
+from graphs.host.text_table import table_rows
 from graphs.op_graph import SHAPE_DIMS
 
-# Name: (dtype, dimensions). N ops, T tensors, U uses, D devices; a number is itself.
-ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
-    "op_names": ("U", ("N",)),
-    "op_types": ("U", ("N",)),
-    "op_seconds": ("f8", ("N", "D")),
-    "tensor_producer": ("i4", ("T",)),
-    "tensor_bytes": ("i8", ("T",)),
-    "tensor_alloc_bytes": ("i8", ("T",)),
-    "use_tensor": ("i4", ("U",)),
-    "use_op": ("i4", ("U",)),
-    "op_persistent_bytes": ("i8", ("N",)),
-    "op_temp_bytes": ("i8", ("N",)),
-    "colocation_group": ("i4", ("N",)),
-    "pinned_device": ("i4", ("N",)),
-    "device_names": ("U", ("D",)),
-    "device_slots": ("i4", ("D",)),
-    "device_memory_bytes": ("i8", ("D",)),
-    "link_latency": ("f8", ("D", "D")),
-    "link_bytes_per_second": ("f8", ("D", "D")),
-    "link_channels": ("i4", ("D", "D", 2)),
-    "placement": ("i4", ("N",)),
-    "memory_reserve": ("f8", ()),
-}
-# Not in the contract's list; a file of another program need not have them.
-EXTRAS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
-    "device_types": ("U", ("D",)),
-    "communication": ("U", ()),
-    "tensor_output": ("i4", ("T",)),
-    "tensor_shape": ("i4", ("T", SHAPE_DIMS)),
-    "tensor_shares": ("i4", ("T",)),
-    "tensor_takes_over": ("b1", ("T",)),
-}
-# Problem.executor: all three or none.
-EXECUTOR: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
-    "send_seconds": ("f8", ("D", "D", 2)),
-    "receive_seconds": ("f8", ("D", "D", 2)),
-    "op_runs_inline": ("b1", ("N",)),
-}
-# Problem.executor's, both or none.
-CONTENTION: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
-    "op_slowdown": ("f8", ("N", "D")),
-    "shares_memory": ("b1", ("D", "D")),
-}
-# Problem.executor's, may be absent.
-TURN: Mapping[str, tuple[str, tuple[str | int, ...]]] = {"op_turn": ("i4", ("K", "N"))}
+Kind = tuple[str, tuple[str | int, ...]]
+"""dtype and dimensions: N ops, T tensors, U uses, D devices, K turns; a number is itself."""
+
+
+def _table(which: str) -> Mapping[str, Kind]:
+    """{array: its kind} of one table of problem_arrays.txt."""
+    own = [row[1:] for row in table_rows(__file__) if row[0] == which]
+    return {
+        name: (dtype, tuple(int(each) if each.isdigit() else each for each in dims))
+        for name, dtype, *dims in own
+    }
+
+
+ARRAYS = _table("arrays")
+EXTRAS = _table("extras")
+"""Not in the contract's list; a file of another program need not have them."""
+EXECUTOR, CONTENTION, TURN = map(_table, ("executor", "contention", "turn"))
+"""Problem.executor: all three or none; both or none; may be absent."""
 # Where an array of the last three tables lies in Problem.executor.
 EXECUTOR_FIELDS: Mapping[str, str] = {
     **{name: name for name in (*EXECUTOR, *CONTENTION, *TURN)},
@@ -106,7 +80,7 @@ def _sizes(path: str, raw: "Arrays") -> dict[str, int]:
     return sizes
 
 
-def _executor_tables(path: str, raw: "Arrays") -> dict[str, tuple[str, tuple[str | int, ...]]]:
+def _executor_tables(path: str, raw: "Arrays") -> dict[str, Kind]:
     """What there has to be of an executor, beside what is there of it."""
     contention = CONTENTION if any(name in raw for name in CONTENTION) else {}
     executor = {**EXECUTOR, **contention}
@@ -122,11 +96,7 @@ def _executor_tables(path: str, raw: "Arrays") -> dict[str, tuple[str, tuple[str
 
 
 def _checked(
-    path: str,
-    name: str,
-    array: np.ndarray,
-    wanted: tuple[str, tuple[str | int, ...]],
-    sizes: Mapping[str, int],
+    path: str, name: str, array: np.ndarray, wanted: Kind, sizes: Mapping[str, int]
 ) -> np.ndarray:
     """An array of the contract's dtype; nothing is lost in the cast."""
     dtype, dimensions = wanted

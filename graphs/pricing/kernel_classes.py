@@ -29,25 +29,6 @@ from graphs.protos import NodeDef
 KERNEL = np.dtype([("kind", "i1"), ("small", "f8"), ("sums", "f8"), ("half", "?")])
 """A kernel: which class, its product's smaller side, its outputs, and if it has 16-bit floats."""
 
-_PRODUCTS = {"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "_FusedMatMul"}
-_CONVOLUTIONS = {
-    "Conv2D": "",
-    "Conv2DBackpropInput": " input gradient",
-    "Conv2DBackpropFilter": " filter gradient",
-    "Conv3D": "",
-    "Conv3DBackpropInputV2": " input gradient",
-    "Conv3DBackpropFilterV2": " filter gradient",
-}
-_MEMORY_BOUND = {
-    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), "normalisation"),
-    **dict.fromkeys("Sum Mean Max Min Prod Softmax LogSoftmax L2Loss".split(), "normalisation"),
-    **dict.fromkeys("BiasAddGrad SoftmaxCrossEntropyWithLogits".split(), "normalisation"),
-    **dict.fromkeys((f"FusedBatchNormGrad{v}" for v in ("", "V2", "V3")), "normalisation gradient"),
-    **dict.fromkeys("MaxPool AvgPool MaxPoolGrad AvgPoolGrad MaxPoolV2".split(), "pooling"),
-    **dict.fromkeys("GatherV2 GatherNd ResourceGather UnsortedSegmentSum".split(), "rows"),
-    **dict.fromkeys("ResourceScatterAdd ScatterNd TensorScatterAdd".split(), "rows"),
-}
-
 
 class Rates(NamedTuple):
     """Of the classes of one GPU, each f8[classes]; see the module."""
@@ -73,6 +54,12 @@ def class_numbers() -> Mapping[str, int]:
     """{class: its number}, as `KERNEL` has it."""
     names = [name for name in _figures()["classes"] if name not in ("source", "columns")]
     return {name: number for number, name in enumerate(names)}
+
+
+@functools.cache
+def _class_of_op() -> Mapping[str, str]:
+    ops: Mapping[str, str] = _figures()["ops"]
+    return {op: kind for kind, types in ops.items() for op in types.split()}
 
 
 @functools.cache
@@ -107,10 +94,11 @@ def kernels_of(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[np.
     found = no_kernels(len(nodes))
     for i in range(len(nodes)) if first is None else np.flatnonzero(first == np.arange(len(first))):
         node = nodes[i]
-        if node.op in _PRODUCTS or node.op in _CONVOLUTIONS:
-            found[i] = _product(node, properties)
-        elif node.op in _MEMORY_BOUND:
-            found["kind"][i] = class_numbers()[_MEMORY_BOUND[node.op]]
+        kind = _class_of_op().get(node.op, "elementwise")
+        if kind.startswith(("product", "convolution")):
+            found[i] = _product(node, kind, properties)
+        else:
+            found["kind"][i] = class_numbers()[kind]
     return found if first is None else found[first]
 
 
@@ -122,15 +110,18 @@ def no_kernels(count: int) -> npt.NDArray[np.void]:
     return found
 
 
-def _product(node: NodeDef, properties: TensorProperties) -> tuple[int, float, float, bool]:
+def _product(
+    node: NodeDef, kind: str, properties: TensorProperties
+) -> tuple[int, float, float, bool]:
     """One KERNEL of an op that multiplies; sizes that aren't known fill the GPU."""
     shape = properties.shape(f"{node.name}:0") or ()
     half = not {"float16", "bfloat16"}.isdisjoint(properties.dtype_of[node.name])
-    kind = "product" if node.op in _PRODUCTS else _convolution(node, properties)
+    if kind != "product":
+        kind = _convolution(node, kind.removeprefix("convolution"), properties)
     if not shape or min(shape) < 1:
         return class_numbers()[kind], math.inf, math.inf, half
     outputs = float(math.prod(shape))
-    if node.op in _PRODUCTS:
+    if kind == "product":
         small = float(min(shape[-2:]))
     else:
         is_first = node.attr["data_format"].s[:2] == b"NC" and "Filter" not in node.op
@@ -139,9 +130,8 @@ def _product(node: NodeDef, properties: TensorProperties) -> tuple[int, float, f
     return class_numbers()[kind], small, outputs, half
 
 
-def _convolution(node: NodeDef, properties: TensorProperties) -> str:
-    """The class of a convolution or its gradient."""
-    way = _CONVOLUTIONS[node.op]
+def _convolution(node: NodeDef, way: str, properties: TensorProperties) -> str:
+    """The class of a convolution, or of a gradient of it."""
     inputs = data_inputs(node)
     kernel = properties.shape(f"{node.name}:0" if "filter" in way else tensor_of(inputs[1])) or ()
     strides = {*node.attr["strides"].list.i}
