@@ -66,6 +66,15 @@ def find_cluster(spec: str) -> Cluster:
     )
 
 
+def with_precision(cluster: Cluster, precision: str) -> Cluster:
+    """The cluster with GPUs that multiply so; those of one efficiency stay as they are."""
+    devices = [
+        dataclasses.replace(device, precision=precision if device.precision else "")
+        for device in cluster.devices
+    ]
+    return dataclasses.replace(cluster, devices=tuple(devices)) if precision else cluster
+
+
 def local_cluster() -> Cluster:
     """The CPU and the GPUs that TensorFlow sees on this host.
 

@@ -3,9 +3,9 @@
 A cluster `k80x4` is one host: `/device:CPU:0` and `/device:GPU:0` to `/device:GPU:3`. Memory is
 the nominal size; `--memory_reserve` covers what ECC and the CUDA context take.
 
-Link bandwidth is what copies reach, not the bus's nominal rate. Link latency is what one
-transfer costs TensorFlow over and above its bytes: send, receive, and the event that orders the
-streams. 30 us on PCIe and 20 us on NVLink are estimates; `tfplace calibrate` measures instead.
+Link bandwidth is what TensorFlow's transfers reach where that was measured, not the bus's nominal
+rate. Link latency is what one transfer costs TensorFlow over and above its bytes. 30 us on PCIe and
+20 us on NVSwitch are estimates; `tfplace calibrate` measures instead.
 `nvlinks` has, by the number of GPUs, the NVLinks of each pair in an uneven mesh: the peers' rate is
 then that of one, and pairs without one go over PCIe.
 

@@ -31,16 +31,16 @@ KERNEL = np.dtype([("kind", "i1"), ("small", "f8"), ("sums", "f8"), ("half", "?"
 
 
 class Rates(NamedTuple):
-    """Of the classes of one GPU, each f8[classes]; see the module."""
+    """Of the classes of one GPU, each f8[classes]; see the module. `half`: the rate of 16 bits."""
 
     rate: FloatArray
+    half: FloatArray
     small: FloatArray
     depth: FloatArray
     fill: FloatArray
     floor: FloatArray
     share: FloatArray
     op_seconds: float
-    half_times: float
 
 
 @functools.cache
@@ -75,13 +75,13 @@ def rates_of(architecture: str, precision: str) -> Rates:
     older = [known for known in gpus if _version(known) <= _version(architecture)]
     gpu = gpus[max(older, key=_version) if older else min(gpus, key=_version)]
     numbers, moving = class_numbers(), _figures()["of_elementwise"]
-    computing = gpu.get("tf32_rates", gpu["rates"]) if precision != "fp32" else gpu["rates"]
-    rate = np.full(len(numbers), 0.5)
-    rate[: len(computing)] = computing
+    fast = gpu.get("tf32_rates", gpu["rates"])
+    rate, half = np.full((2, len(numbers)), 0.5)
+    rate[: len(fast)] = gpu["rates"] if precision == "fp32" else fast
+    half[: len(fast)] = gpu["half_times"] * np.array(fast)
     share = np.array([moving.get(name, 1.0) * gpu["memory_share"] for name in numbers])
     small, depth, fill, floor = np.array([_figures()["classes"][name] for name in numbers]).T
-    op_seconds, half = gpu["op_us"] * 1e-6, gpu.get("half_times", 1)
-    return Rates(rate, small, depth, fill, floor * 1e-6, share, op_seconds, half)
+    return Rates(rate, half, small, depth, fill, floor * 1e-6, share, gpu["op_us"] * 1e-6)
 
 
 def _version(architecture: str) -> tuple[int, ...]:
@@ -160,7 +160,7 @@ def gpu_seconds(
       cores: its multiprocessors.
     """
     kind, sums = kernels["kind"], kernels["sums"]
-    rate = rates.rate[kind] * np.where(kernels["half"], rates.half_times, 1.0)
+    rate = np.where(kernels["half"], rates.half[kind], rates.rate[kind])
     length = np.maximum(flops / (2.0 * sums), 1.0)
     length[np.isinf(sums)] = np.inf
     slow = (1 + rates.small[kind] / kernels["small"]) * (1 + rates.depth[kind] / length)

@@ -27,6 +27,7 @@ class ModelFlags(TypedDict, total=False):
     """Flags that every command with a model has; `tfplace inspect --help` explains them."""
 
     cluster: str | Cluster
+    precision: str
     memory_reserve: float
     fetch: Sequence[str]
     feed: str | Mapping[str, Any]

@@ -44,6 +44,7 @@ def problem_options(
         model=model,
         load=load_options(values),
         cluster=values.cluster,
+        precision=_of(values, "precision", ""),
         pins=_of(values, "pin", []),
         no_split=_of(values, "no_split", []),
         keep_devices=_of(values, "keep_devices", False),

@@ -31,6 +31,7 @@ class ProblemOptions:
       model: path.
       load: how to find the run in it.
       cluster: as for --cluster.
+      precision: as for --precision; empty for what the cluster says.
       pins: "REGEX=DEVICE".
       no_split: regular expressions.
       keep_devices: whether device strings in the model are pins, where the cluster has them.
@@ -51,6 +52,7 @@ class ProblemOptions:
     model: str
     load: LoadOptions = dataclasses.field(default_factory=LoadOptions)
     cluster: str = "local"
+    precision: str = ""
     pins: Sequence[str] = ()
     no_split: Sequence[str] = ()
     keep_devices: bool = False

@@ -68,4 +68,7 @@ def test_tf32_and_half_precision_are_faster_where_the_gpu_has_them():
     assert (rates_of("3.7", "tf32").rate == rates_of("3.7", "fp32").rate).all()
     assert rates_of("8.6", "fp32") is not None
     assert rates_of("2.0", "fp32").op_seconds == rates_of("3.5", "fp32").op_seconds
-    assert rates_of("7.0", "fp32").half_times > rates_of("3.7", "fp32").half_times == 1
+    assert (rates_of("3.7", "fp32").half == rates_of("3.7", "fp32").rate).all()
+    for precision in ("fp32", "tf32"):
+        rates = rates_of("8.0", precision)
+        assert (rates.half >= rates.rate).all() and rates.half[0] == 10.0
