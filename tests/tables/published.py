@@ -70,8 +70,6 @@ ROWS = (
     Row("inception_v3", 32, "h100x8", "tf32", 52.3, _H200),
     Row("inception_v3", 32, "h100x8", "fp32", 82.3, _H200),
     Row("resnet152", 32, "h100x8", "tf32", 57.5, _H200),
-    Row("transformer", 32, "h100x8", "tf32", 38.7, _H200),
-    Row("transformer", 32, "h100x8", "fp32", 78.0, _H200),
 )
 
 
