@@ -132,8 +132,10 @@ def test_the_reports_of_what_it_is_worth(made):
         "transfer_bytes": 0,
     }
     assert report["lower_bound_seconds"] == seconds / 2 and report["gap"] == 1.0
-    assert report["bound_sentence"] == ""  # 35 µs is less than what starting a step takes
-    assert report["prediction_sentence"].startswith("a step measured 2 s where 25 µs was predicted")
+    assert report["bound_sentence"] == ""  # 41 µs is less than what starting a step takes
+    assert report["prediction_sentence"].startswith(
+        "a step measured 2 s where 41.2 µs was predicted"
+    )
     (row, both) = report["by_devices"]
     assert (row["max_devices"], row["step_seconds"], both["max_devices"]) == (1, seconds, 2)
     assert report["needed_sentence"] == "1 of 2 devices is enough: more gain less than 1 %"

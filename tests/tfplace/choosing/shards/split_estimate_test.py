@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,14 +35,23 @@ def options(tmp_path_factory):
     return ProblemOptions(model, cluster=str(cluster))
 
 
-def test_the_work_of_more_shards_is_known_before_they_are_read(options):
+@pytest.mark.parametrize(("is_by_class", "least"), [(False, 0.9), (True, 0.7)])
+def test_the_work_of_more_shards_is_known_before_they_are_read(
+    options, is_by_class, least, tmp_path
+):
+    """Less so by class of kernel: small kernels fill a GPU less, which the estimate leaves out."""
+    value = json.loads(Path(options.cluster).read_text())
+    for device in value["devices"] if not is_by_class else ():
+        device.pop("precision", None)
+    (tmp_path / "cluster.json").write_text(json.dumps(value))
+    options = dataclasses.replace(options, cluster=str(tmp_path / "cluster.json"))
     whole = prepare(options)
     found = least_steps(whole, None, COUNTS)
     assert [*found] == [*COUNTS]
     for count in COUNTS:
         true = _work(prepare(dataclasses.replace(options, num_shards=count)))
         assert true > 1.2 * _work(whole)  # small shards read all weights again
-        assert 0.9 * true < found[count] < 1.01 * true
+        assert least * true < found[count] < 1.01 * true
 
 
 def test_nothing_is_said_of_timed_ops_or_of_what_cannot_be_split(options):
