@@ -35,7 +35,7 @@ def options(tmp_path_factory):
     return ProblemOptions(model, cluster=str(cluster))
 
 
-@pytest.mark.parametrize(("is_by_class", "least"), [(False, 0.9), (True, 0.7)])
+@pytest.mark.parametrize(("is_by_class", "least"), [(False, 0.9), (True, 0.6)])
 def test_the_work_of_more_shards_is_known_before_they_are_read(
     options, is_by_class, least, tmp_path
 ):
