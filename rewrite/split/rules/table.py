@@ -19,7 +19,9 @@ def _rule(name: str) -> Rule:
     """The rule "module.function" or "module.function=combine" of this folder."""
     path, _, combine = name.partition("=")
     module, _, function = path.partition(".")
-    rule: Rule = getattr(importlib.import_module(f"rewrite.split.rules.{module}"), function)
+    rule: Callable[..., Answer] = getattr(
+        importlib.import_module(f"rewrite.split.rules.{module}"), function
+    )
     return functools.partial(rule, combine=combine) if combine else rule
 
 
