@@ -26,7 +26,7 @@ setup(
             "decisions/*.md",
             "benchmarks/*.md",
             "benchmarks/results/*.json",
-            "benchmarks/results/gpu_data/*.csv",
+            "benchmarks/results/gpu_data/*",
             "pictures/*.png",
         ],
         "tfplace.report": ["*.txt"],

@@ -26,7 +26,7 @@ def mixture(tmp_path_factory):
     path = str(tmp_path_factory.mktemp("mixture") / "model.pb")
     sizes = {"hidden_size": 256, "inner_size": 1024, "num_experts": 4, "num_layers": 1}
     zoo.write(zoo.build("moe", "tiny", batch_size=8, **sizes), path)
-    return prepare(ProblemOptions(path, cluster="k80x4", order="edges"))
+    return prepare(ProblemOptions(path, cluster="v100x4", order="edges"))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def left(mixture):
 def _split(mixture, left, num_shards=4):
     path = mixture.source.path
     options = ProblemOptions(
-        path, cluster="k80x4", order="edges", num_shards=num_shards, left_whole=left
+        path, cluster="v100x4", order="edges", num_shards=num_shards, left_whole=left
     )
     return options, prepare(options, earlier=mixture)
 
