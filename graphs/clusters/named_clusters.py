@@ -14,9 +14,7 @@ CPU's share of its fused multiply-add peak that training reaches on all cores, a
 """
 
 import functools
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,14 +22,14 @@ import numpy as np
 from graphs.cluster import Cluster, Device
 from graphs.errors import ClusterError
 from graphs.host.did_you_mean import did_you_mean
+from graphs.host.text_table import json_beside
 
 PCIE_LATENCY_SECONDS = 30e-6
 
 
 @functools.cache
 def _figures() -> Mapping[str, Any]:
-    figures: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
-    return figures
+    return json_beside(__file__)
 
 
 def names() -> tuple[str, ...]:

@@ -1,6 +1,8 @@
-"""Tables that lie as text beside the module that reads them."""
+"""Tables that lie as text or JSON beside the module that reads them."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 
 def table_rows(module_file: str, name: str = "") -> list[list[str]]:
@@ -8,3 +10,8 @@ def table_rows(module_file: str, name: str = "") -> list[list[str]]:
     path = Path(module_file)
     text = (path.with_name(name) if name else path.with_suffix(".txt")).read_text("utf-8")
     return [line.split() for line in text.splitlines() if line]
+
+
+def json_beside(module_file: str) -> Any:
+    """The value of a module's JSON file."""
+    return json.loads(Path(module_file).with_suffix(".json").read_text("utf-8"))

@@ -11,10 +11,8 @@ Half sizes hold for all GPUs, rates for one. They are fitted on kernels; network
 """
 
 import functools
-import json
 import math
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +20,7 @@ import numpy.typing as npt
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
+from graphs.host.text_table import json_beside
 from graphs.names import data_inputs, tensor_of
 from graphs.op_graph import FloatArray
 from graphs.protos import NodeDef
@@ -45,8 +44,7 @@ class Rates(NamedTuple):
 
 @functools.cache
 def _figures() -> Mapping[str, Any]:
-    figures: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
-    return figures
+    return json_beside(__file__)
 
 
 @functools.cache
@@ -134,11 +132,14 @@ def _convolution(node: NodeDef, way: str, properties: TensorProperties) -> str:
     """The class of a convolution, or of a gradient of it."""
     inputs = data_inputs(node)
     kernel = properties.shape(f"{node.name}:0" if "filter" in way else tensor_of(inputs[1])) or ()
-    strides = {*node.attr["strides"].list.i}
-    sizes = {*kernel[:-2]}
-    if strides != {1} or len(sizes) != 1 or len(kernel) != 4:
-        return "convolution" + way
-    return {1: "1x1", 3: "3x3"}.get(kernel[0], "wide") + way
+    return convolution_class(kernel[:-2], node.attr["strides"].list.i) + way
+
+
+def convolution_class(sizes: Sequence[int], strides: Iterable[int]) -> str:
+    """The class of a convolution with a kernel of these sizes, without its `way`."""
+    if {*strides} != {1} or len(sizes) != 2 or sizes[0] != sizes[1]:
+        return "convolution"
+    return {1: "1x1", 3: "3x3"}.get(sizes[0], "wide")
 
 
 def gpu_seconds(

@@ -1,12 +1,11 @@
 """Names, options and sizes of the benchmark graphs, of catalogue.json; without TensorFlow."""
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
+from graphs.host.text_table import json_beside
 
 SIZES = ("published", "tiny")
 MOST = 2**31 - 1
@@ -38,7 +37,7 @@ class Entry:
 
 ENTRIES: Mapping[str, Entry] = {
     name: Entry(**{key: value for key, value in entry.items() if key != "note"})
-    for name, entry in json.loads(Path(__file__).with_suffix(".json").read_text("utf-8")).items()
+    for name, entry in json_beside(__file__).items()
 }
 
 NAMES: tuple[str, ...] = tuple(ENTRIES)

@@ -1,6 +1,8 @@
 """Kernels that others timed on GPUs, as the prices by class take them; the CSVs name sources."""
 
 import csv
+import dataclasses
+import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,12 +10,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.cluster import Device
 from graphs.clusters.named_clusters import named
 from graphs.pricing import kernel_classes
 from graphs.pricing.costs import flops_per_second
 
 DATA = Path(__file__).parents[2] / "tfplace/docs/benchmarks/results/gpu_data"
-CLUSTERS = {"K80": "k80x2", "K40": "k40x8", "P100": "p100x2", "V100": "v100x4", "T4": "t4x4"}
+CLUSTERS = {
+    "H200": "h100x8",
+    "K80": "k80x2",
+    "K40": "k40x8",
+    "P100": "p100x2",
+    "V100": "v100x4",
+    "T4": "t4x4",
+}
+H200_BYTES_PER_SECOND = 4.8e12
+"""An H200 is an H100 with quicker memory."""
 SESSION_MS = {"K80": 0.23, "K40": 0.17, "P100": 0.35, "V100": 0.15}
 """What a Session.run itself takes in CDE's figures."""
 
@@ -57,7 +69,7 @@ def predicted(timed: list[Case], precision: str = "fp32") -> np.ndarray:
     names = kernel_classes.class_numbers()
     found = np.zeros(len(timed))
     for gpu in {case.gpu for case in timed}:
-        device = named(CLUSTERS[gpu]).devices[1]
+        device = gpu_of(gpu)
         rates = kernel_classes.rates_of(device.architecture, precision)
         at = [i for i, case in enumerate(timed) if case.gpu == gpu]
         own = [timed[i] for i in at]
@@ -75,6 +87,43 @@ def predicted(timed: list[Case], precision: str = "fp32") -> np.ndarray:
         beside = extra / bandwidth / rates.share[names["elementwise"]] + ops * rates.op_seconds
         found[at] = np.maximum(seconds, rates.op_seconds) + beside
     return found
+
+
+def gpu_of(name: str) -> Device:
+    """The GPU of a timed kernel."""
+    device = named(CLUSTERS[name]).devices[1]
+    if name == "H200":
+        return dataclasses.replace(device, bandwidth_bytes_per_second=H200_BYTES_PER_SECOND)
+    return device
+
+
+def h200_cases(precision: str) -> list[Case]:
+    """Products and convolutions of fp32 values that an H200 ran, of one precision."""
+    kept = json.loads((DATA / "gpu_h200_kernels.json").read_text(encoding="utf-8"))
+    names = [column["name"] for column in kept["columns"]]
+    found: list[Case] = []
+    for row in (dict(zip(names, each, strict=True)) for each in kept["rows"]):
+        attributes, shapes, seconds = row["attrs"], row["shapes"], row["seconds"]
+        is_wanted = (row["mode"], row["dtype"], row["suspect"]) == (precision, "f32", None)
+        if not is_wanted or not seconds or seconds <= 0 or attributes.get("groups", 1) != 1:
+            continue
+        if row["op"] == "MatMul" and shapes[0][1] == shapes[1][0]:
+            (m, k), n = shapes[0], shapes[1][1]
+            found.append(_product("H200", "h200", m, n, k, 0, seconds))
+        elif row["op"] in _WAYS:
+            image, (height, width, channels, count) = attributes["input"], attributes["filter"]
+            if attributes["format"] == "NCHW":
+                image = [image[0], *image[2:], image[1]]
+            edges = tuple(math.ceil(edge / attributes["stride"]) for edge in image[1:3])
+            each = tuple(seconds if way == row["op"] else "" for way in _WAYS)
+            found += _convolutions(
+                "H200", "h200", (*image[:3], channels), (count, height, width), edges,
+                attributes["stride"], each,
+            )  # fmt: skip
+    return found
+
+
+_WAYS = ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter")
 
 
 def _numbers(row: Mapping[str, str], names: str) -> list[int]:
@@ -104,9 +153,7 @@ def _convolutions(
     pixels = batch * output[0] * output[1]
     moved = 4.0 * (batch * height * width * channels + pixels * count)
     moved += 4.0 * count * channels * rows_ * columns
-    kind = "convolution"
-    if stride == 1 and rows_ == columns:
-        kind = {1: "1x1", 3: "3x3"}.get(rows_, "wide")
+    kind = kernel_classes.convolution_class((rows_, columns), (stride,))
     sides = {
         "": (pixels, count),
         " input gradient": (batch * height * width, channels),

@@ -316,9 +316,11 @@ def _of_all_copies(node: NodeDef, answer: Split | None = None) -> Any:
 
 def _after_effects(flat: FlatGraph) -> frozenset[str]:
     """Ops for which something with an effect runs, as it does for who asks how large they are."""
-    after: set[str] = set()
-    for node in flat.graph_def.node:
-        sources = (parse_input(name).op for name in node.input)
-        if has_effect(node, flat.library) or not after.isdisjoint(sources):
-            after.add(node.name)
+    after = {node.name for node in flat.graph_def.node if has_effect(node, flat.library)}
+    num_known = -1
+    while num_known < len(after):  # what closes a v1 loop comes later in the graph
+        num_known = len(after)
+        for node in flat.graph_def.node:
+            if not after.isdisjoint(parse_input(name).op for name in node.input):
+                after.add(node.name)
     return frozenset(after)

@@ -2,22 +2,19 @@
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
+from graphs.host.text_table import json_beside
 
 TEST_SHARE = 0.25
 
 # Values of the zoo's options, small enough that a graph is prepared in about two seconds. The
 # options say what differs: for cifar10 only sizes do, for the others the shape of the graph too.
-FAMILIES: Mapping[str, Mapping[str, Sequence[int]]] = json.loads(
-    Path(__file__).with_suffix(".json").read_text("utf-8")
-)
+FAMILIES: Mapping[str, Mapping[str, Sequence[int]]] = json_beside(__file__)
 
 
 @dataclasses.dataclass(frozen=True)
