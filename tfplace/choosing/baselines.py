@@ -11,11 +11,13 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import working_devices
-from tfplace.algorithms.table import policy_of
+from tfplace.algorithms.table import annealing_from, policy_of
 from tfplace.interruption import Interrupted, interruptible
 from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Evaluator
+from tfplace.search.trial_log import SearchResult
+from tfplace.simulation.evaluator import SimulatingEvaluator
 
 GIVEN, SINGLE = "given", "single"
 NAMES = (GIVEN, SINGLE, "topological", "etf", "local_search")
@@ -35,17 +37,26 @@ MOST_SHARE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidate:
-    """A placement with a name.
-
-    Attributes:
-      name: a baseline's, or the algorithm's.
-      device_of_op: i4[N].
-      outcome: what the simulator says of it.
-    """
+class Plan:
+    """Attributes: name: how a placement was found; device_of_op: i4[N]."""
 
     name: str
     device_of_op: IntArray
+
+    @property
+    def key(self) -> bytes:
+        """The same for equal placements."""
+        return self.device_of_op.astype(np.int32).tobytes()
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate(Plan):
+    """A placement, and what the simulator says of it.
+
+    Attributes:
+      outcome: that.
+    """
+
     outcome: Outcome
 
     @property
@@ -139,6 +150,12 @@ def _limits(name: str, problem: Problem, seconds: float, max_trials: int | None)
 def best_single(instance: Instance, evaluator: Evaluator) -> Candidate:
     """The best device that holds everything by itself."""
     return _run("single", instance, evaluator, Limits(math.inf), 0, None)
+
+
+def annealed(problem: Problem, starts: IntArray, limits: Limits, seed: int) -> SearchResult:
+    """Annealing inside the simulator that begins with placements i4[B, N] alone."""
+    policy = annealing_from(problem, seed, starts)
+    return search([Stage("annealing", lambda best: policy)], SimulatingEvaluator(problem), limits)
 
 
 def best_of(candidates: Sequence[Candidate]) -> Candidate | None:

@@ -16,8 +16,8 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import legal, working_devices
-from tfplace.algorithms.table import annealing_from, policy_of
-from tfplace.choosing.baselines import Candidate, best_of, is_fixed
+from tfplace.algorithms.table import policy_of
+from tfplace.choosing.baselines import Candidate, annealed, best_of, is_fixed
 from tfplace.choosing.memory_limit import chosen_devices, limited_to, num_counted
 from tfplace.choosing.ties import extent
 from tfplace.search.instance import Instance
@@ -138,19 +138,17 @@ def _on(
     limited: Problem, name: str, known: Sequence[Candidate], limits: Limits, seed: int
 ) -> tuple[Candidate | None, bool]:
     """The best placement found of a problem with fewer devices; whether a signal came."""
-    simulator = SimulatingEvaluator(limited)
     feasible = [each for each in known if math.isfinite(each.step_seconds)]
     wanted = sorted(feasible, key=lambda each: each.step_seconds)[:2]
     if not wanted:
         return None, False
     starts = np.array([carried_over(limited, each.device_of_op) for each in wanted], np.int32)
-    outcomes = simulator.evaluate(starts)
+    outcomes = SimulatingEvaluator(limited).evaluate(starts)
     tried = [Candidate(name, *each) for each in zip(starts, outcomes, strict=True)]
     best = best_of(tried) or tried[0]
     if limits == NONE or is_fixed(limited):
         return best, False
-    policy = annealing_from(limited, seed, starts)
-    result = search([Stage("annealing", lambda start: policy)], simulator, limits)
+    result = annealed(limited, starts, limits, seed)
     if result.best is not None:
         placement = result.best.placement.device_of_op
         tried.append(Candidate(name, placement, result.best.outcome))

@@ -15,19 +15,28 @@ PLACED = "placed"
 
 
 @dataclasses.dataclass(frozen=True)
-class Tried:
-    """A placement that real runs decided about, before the winner was compared with the others.
+class MeasuredStep:
+    """One placement of a round.
 
     Attributes:
       name: how it was found.
-      predicted_seconds: by the simulator.
-      measured_seconds: the median of a few runs; None where it could not run.
-      why: it won or lost.
+      predicted_seconds: by the simulator, before the round corrected it.
+      measured_seconds: the median of its runs; None where it could not run.
     """
 
     name: str
     predicted_seconds: float
     measured_seconds: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried(MeasuredStep):
+    """A placement that real runs decided about, before the winner was compared with the others.
+
+    Attributes:
+      why: it won or lost.
+    """
+
     why: str
 
 
@@ -116,34 +125,6 @@ class Corrections:
             number.name: (number.value(float(t)), number.value(float(a)), number.value(float(b)))
             for number, t, a, b in rows
         }
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """Attributes: name: how a placement was found; device_of_op: i4[N]."""
-
-    name: str
-    device_of_op: IntArray
-
-    @property
-    def key(self) -> bytes:
-        """The same for equal placements."""
-        return self.device_of_op.astype(np.int32).tobytes()
-
-
-@dataclasses.dataclass(frozen=True)
-class MeasuredStep:
-    """One placement of a round.
-
-    Attributes:
-      name: how it was found.
-      predicted_seconds: before the round corrected the simulator.
-      measured_seconds: the median of its runs; None where it could not run.
-    """
-
-    name: str
-    predicted_seconds: float
-    measured_seconds: float | None
 
 
 @dataclasses.dataclass(frozen=True)

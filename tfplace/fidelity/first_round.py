@@ -6,10 +6,10 @@ from pathlib import Path
 
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
+from tfplace.choosing.baselines import Plan
 from tfplace.choosing.real_runs.contest import forward_model
 from tfplace.choosing.real_runs.loop import measured_loop
 from tfplace.choosing.real_runs.plan import LoopConfig, Runs
-from tfplace.choosing.run_results import Plan
 from tfplace.choosing.scheduling.model_order import with_order
 from tfplace.fidelity.placements import placements_to_learn_from
 from tfplace.fidelity.study import measured_steps, require_present, rounds

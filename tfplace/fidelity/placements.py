@@ -12,11 +12,10 @@ from graphs.placement import Measurement
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.algorithms.table import policy_of
-from tfplace.choosing.real_runs.finalists import policy_stage, with_slower_links
 from tfplace.grouping.coarsen import coarsen
 from tfplace.grouping.quotient import fastest_seconds
 from tfplace.search.instance import Instance
-from tfplace.search.search import Limits, search
+from tfplace.search.search import Limits, Stage, search
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 KINDS = ("single", "optimised", "structured", "random")
@@ -121,7 +120,12 @@ def _optimised(instance: Instance, seed: int) -> Iterator[PlacementToJudge]:
     """Annealed placements and those of one-shot heuristics, in turn."""
     shots = iter(ONE_SHOTS)
     for position, (trials, factor) in enumerate(ANNEALED):
-        slower = dataclasses.replace(instance, problem=with_slower_links(instance.problem, factor))
+        problem = dataclasses.replace(
+            instance.problem,
+            link_latency=instance.problem.link_latency * factor,
+            link_bytes_per_second=instance.problem.link_bytes_per_second / factor,
+        )
+        slower = dataclasses.replace(instance, problem=problem)
         name = f"annealing, {trials} trials, links x{1 / factor:g}"
         yield PlacementToJudge(
             "optimised", name, best_of_algorithm(slower, "local_search", trials, seed + position)
@@ -134,7 +138,8 @@ def best_of_algorithm(instance: Instance, algorithm: str, max_trials: int, seed:
     """The best placement of a search in the simulator, the given one where there is none."""
     policy = policy_of(algorithm, instance, seed, None)
     limits = Limits(SEARCH_SECONDS, max_trials)
-    result = search([policy_stage(policy)], SimulatingEvaluator(instance.problem), limits)
+    stage = Stage(algorithm, lambda best: policy)
+    result = search([stage], SimulatingEvaluator(instance.problem), limits)
     if result.interrupted:
         raise KeyboardInterrupt
     return instance.given if result.best is None else result.best.placement.device_of_op

@@ -10,7 +10,7 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement
 from graphs.problem import Problem
-from tfplace.choosing.baselines import SINGLE, Candidate
+from tfplace.choosing.baselines import SINGLE, Candidate, Plan
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.find_placement import Searched
@@ -19,7 +19,7 @@ from tfplace.choosing.real_runs.finalists import judged
 from tfplace.choosing.real_runs.held_runs import Annealing, RealRuns, num_fitting
 from tfplace.choosing.real_runs.loop import measured_loop
 from tfplace.choosing.real_runs.plan import Learned, LoopConfig, Search, distinct
-from tfplace.choosing.run_results import Corrections, Plan, Round, Tried
+from tfplace.choosing.run_results import Corrections, Round, Tried
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
@@ -136,10 +136,8 @@ def _contest(problem: Problem, learned: Learned) -> Contest:
     ran: list[tuple[Plan, float | Infeasible]] = [*learned.seconds, *learned.failed]
     plans = [plan for plan, _ in ran]
     outcomes = evaluator.evaluate(np.array([plan.device_of_op for plan in plans]))
-    rivals = [
-        Candidate(plan.name, plan.device_of_op, outcome)
-        for plan, outcome in zip(plans, outcomes, strict=True)
-    ]
+    both = zip(plans, outcomes, strict=True)
+    rivals = [Candidate(plan.name, plan.device_of_op, outcome) for plan, outcome in both]
     winner, tried = judged(problem, rivals, [result for _, result in ran])
     if winner.name == "single":
         near = learned.seconds[0][1] * NEAR
@@ -189,13 +187,9 @@ def named_plans(searched: Searched, choice: Choice) -> list[Plan]:
     named = [choice.candidate]
     if choice.verdict != "placed" and (rival := _rival(searched, choice)) is not None:
         named.append(rival)
-    plans = [Plan(each.name, each.device_of_op) for each in named]
     wanted = (SINGLE, DATA_PARALLEL) if searched.unsplit is None else (DATA_PARALLEL,)
-    return plans + [
-        Plan(each.name, each.device_of_op)
-        for each in searched.candidates
-        if each.name in wanted and math.isfinite(each.step_seconds)
-    ]
+    known = [each for each in searched.candidates if each.name in wanted]
+    return [*named, *(each for each in known if math.isfinite(each.step_seconds))]
 
 
 def others_to_learn_from(
@@ -234,11 +228,8 @@ def plans_on_other_links(
 
 def known_plans(prepared: PreparedModel, searched: Searched) -> list[Plan]:
     """Placements that are predicted to run: of baselines, searches, and one-shot algorithms."""
-    plans = [
-        Plan(each.name, each.device_of_op)
-        for each in [*searched.candidates, *searched.fewer]
-        if math.isfinite(each.step_seconds)
-    ]
+    found = [*searched.candidates, *searched.fewer]
+    plans = list[Plan](each for each in found if math.isfinite(each.step_seconds))
     evaluator = SimulatingEvaluator(prepared.problem)
     for (name, _), placements in prepared.instance.one_shots.items():
         outcomes = evaluator.evaluate(placements)

@@ -9,26 +9,11 @@ from graphs.problem import Problem
 from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.budget import FIRST_ROUND
 from tfplace.choosing.choose import Choice
+from tfplace.choosing.real_runs.plan import distinct
 from tfplace.choosing.run_results import Tried
 from tfplace.choosing.ties import TIE, extent
 from tfplace.measurement.run_measurement import measure_variants
 from tfplace.preparing.prepare import PreparedModel
-from tfplace.search.search import Stage
-from tfplace.search.trial import Policy
-
-
-def policy_stage(policy: Policy) -> Stage:
-    """A stage of one policy that is there already."""
-    return Stage("local_search", lambda best: policy)
-
-
-def with_slower_links(problem: Problem, factor: float) -> Problem:
-    """The same problem with latencies and bytes' times `factor` times as long."""
-    return dataclasses.replace(
-        problem,
-        link_latency=problem.link_latency * factor,
-        link_bytes_per_second=problem.link_bytes_per_second / factor,
-    )
 
 
 def of_measured_search(
@@ -60,16 +45,15 @@ def quickest(
     Of those within TIE of it the one with the fewest devices and transfers; the first where none
     is measured in time. A finalist that has no rival is not measured.
     """
-    by_placement = {rival.device_of_op.tobytes(): rival for rival in reversed(rivals)}
-    distinct = list(reversed(by_placement.values()))
-    if len(distinct) == 1:
-        return distinct[0], []
-    variants = {str(i): prepared.placed_run_graph(r.device_of_op) for i, r in enumerate(distinct)}
+    rivals = distinct(rivals)
+    if len(rivals) == 1:
+        return rivals[0], []
+    variants = {str(i): prepared.placed_run_graph(r.device_of_op) for i, r in enumerate(rivals)}
     config = dataclasses.replace(FIRST_ROUND, seed=seed, all_seconds=seconds)
     results = measure_variants(variants, prepared.training_run(), prepared.cluster, config)
     ran = [results[name] for name in variants]
     medians = [each if isinstance(each, Infeasible) else each.median_seconds for each in ran]
-    return judged(prepared.problem, distinct, medians)
+    return judged(prepared.problem, rivals, medians)
 
 
 def judged(

@@ -9,18 +9,16 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.problem import Problem
-from tfplace.algorithms.table import annealing_from
+from tfplace.choosing.baselines import Plan, annealed
 from tfplace.choosing.forward_model import ForwardModel
 from tfplace.choosing.real_runs.plan import Runs
-from tfplace.choosing.run_results import Plan
 from tfplace.interruption import Interrupted
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.run_measurement import Timings, held_runs, measure_variants
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
-from tfplace.search.search import Limits, Stage, search
-from tfplace.simulation.evaluator import SimulatingEvaluator
+from tfplace.search.search import Limits
 
 MAX_HELD = 16
 """Placements that are held at a time: the machine's speed may change while so many are stepped."""
@@ -166,9 +164,7 @@ class Annealing:
         """The best placement that fits on one machine; see `plan.Search`."""
         if number == 0:
             self._progress.say("searching on from the best, with links and devices as measured")
-        policy = annealing_from(problem, self._seed + number, starts)
-        stage = Stage("annealing", lambda best: policy)
-        result = search([stage], SimulatingEvaluator(problem), Limits(self.seconds))
+        result = annealed(problem, starts, Limits(self.seconds), self._seed + number)
         if result.interrupted:
             raise Interrupted
         return None if result.best is None else result.best.placement.device_of_op

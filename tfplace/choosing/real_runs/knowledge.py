@@ -7,10 +7,11 @@ import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
+from tfplace.choosing.baselines import Plan
 from tfplace.choosing.forward_model import ForwardModel
 from tfplace.choosing.real_runs.estimate import estimate
 from tfplace.choosing.real_runs.plan import LoopConfig, Search
-from tfplace.choosing.run_results import LEAST_MISS, Corrections, Plan
+from tfplace.choosing.run_results import LEAST_MISS, Corrections
 
 
 class Knowledge:

@@ -12,6 +12,7 @@ import numpy as np
 
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
+from tfplace.choosing.baselines import Plan
 from tfplace.choosing.forward_model import ForwardModel
 from tfplace.choosing.real_runs.knowledge import Knowledge, Proposer
 from tfplace.choosing.real_runs.plan import (
@@ -22,7 +23,7 @@ from tfplace.choosing.real_runs.plan import (
     distinct,
     with_own_names,
 )
-from tfplace.choosing.run_results import MeasuredStep, Plan, Round
+from tfplace.choosing.run_results import MeasuredStep, Round
 
 
 def measured_loop(

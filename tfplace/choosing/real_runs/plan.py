@@ -3,16 +3,20 @@
 import collections
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
 from graphs.problem import Problem
-from tfplace.choosing.run_results import Corrections, Plan, Round
+from tfplace.choosing.baselines import Plan
+from tfplace.choosing.run_results import Corrections, Round
+
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
 
-def distinct(plans: Sequence[Plan]) -> list[Plan]:
+def distinct(plans: Sequence[AnyPlan]) -> list[AnyPlan]:
     """The first of equal placements, in order."""
-    first: dict[bytes, Plan] = {}
+    first: dict[bytes, AnyPlan] = {}
     for plan in plans:
         first.setdefault(plan.key, plan)
     return list(first.values())

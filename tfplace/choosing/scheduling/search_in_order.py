@@ -18,8 +18,7 @@ import numpy as np
 
 from graphs.op_graph import IntArray
 from tfplace.algorithms.annealing.config import LARGE_OPS
-from tfplace.algorithms.table import annealing_from
-from tfplace.choosing.baselines import Candidate, best_of
+from tfplace.choosing.baselines import Candidate, annealed, best_of
 from tfplace.choosing.find_placement import Beside, Searched
 from tfplace.choosing.scheduling.edges import NO_EDGES, EdgedProblem, with_order_edges
 from tfplace.choosing.scheduling.list_schedules import by_longest_path
@@ -27,9 +26,8 @@ from tfplace.choosing.scheduling.model_order import ModelOrder
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
-from tfplace.search.search import Limits, Stage, search
+from tfplace.search.search import Limits
 from tfplace.search.trial_log import SearchResult
-from tfplace.simulation.evaluator import SimulatingEvaluator
 
 ALGORITHM = "auto"
 ROUNDS = (0.375, 0.625)
@@ -129,9 +127,7 @@ def _annealed(
         held = with_order_edges(prepared.problem, NO_EDGES)
         ranked = held.problem
     starts = np.array([held.renumbered(each) for each in placements], dtype=np.int32)
-    policy = annealing_from(ranked, seed, starts)
-    stage = Stage("annealing", lambda start: policy)
-    result = search([stage], SimulatingEvaluator(ranked), limits)
+    result = annealed(ranked, starts, limits, seed)
     if result.best is None:
         return None, result
     placement = np.empty_like(placements[0])

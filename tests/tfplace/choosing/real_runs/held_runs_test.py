@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from tests.tfplace.choosing.real_runs.machines import lstm, placements_of
+from tfplace.choosing.baselines import Plan
 from tfplace.choosing.forward_model import ForwardModel
 from tfplace.choosing.real_runs import held_runs as real_runs
 from tfplace.choosing.real_runs.contest import others_to_learn_from
 from tfplace.choosing.real_runs.held_runs import FIRST_ROUND, ROUND, RealRuns
-from tfplace.choosing.run_results import Plan
 from tfplace.measurement.run_measurement import Timings
 from tfplace.progress import Progress
 

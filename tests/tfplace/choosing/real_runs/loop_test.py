@@ -19,10 +19,10 @@ from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tests.builders import Machine
 from tests.tfplace.choosing.real_runs.machines import lstm, placements_of, theta_of
+from tfplace.choosing.baselines import Plan
 from tfplace.choosing.forward_model import ForwardModel
 from tfplace.choosing.real_runs.loop import measured_loop
 from tfplace.choosing.real_runs.plan import Learned, LoopConfig, with_own_names
-from tfplace.choosing.run_results import Plan
 from tfplace.simulation.simulator import Simulator
 
 RUNS = 7
