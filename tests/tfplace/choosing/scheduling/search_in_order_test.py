@@ -102,7 +102,7 @@ def test_auto_orders_what_may_be_split_on_devices_that_are_not_here():
 def test_what_is_left_of_the_budget_limits_it(prepared, options, monkeypatch):
     given = []
     monkeypatch.setattr(
-        search_in_order_module, "search", lambda stages, evaluator, limits: given.append(limits)
+        search_in_order_module, "annealed", lambda problem, starts, limits, _: given.append(limits)
     )
     timed = dataclasses.replace(options, max_trials=None, budget_seconds=100.0)
     before = searched(prepared, options)
