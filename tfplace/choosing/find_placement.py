@@ -1,15 +1,19 @@
-"""The search of `optimize`: the baselines, then the algorithm from the best of them."""
+"""The search of `optimize` and `solve`: the baselines, then the algorithm from the best of them."""
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 from graphs.errors import ClusterError
+from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
+from tfplace.algorithms.placers.legal import legal
 from tfplace.algorithms.table import stages_of
 from tfplace.choosing.baselines import (
+    GIVEN,
     LEAST_SECONDS,
     Baseline,
     Candidate,
@@ -36,11 +40,30 @@ from tfplace.measurement.measuring_evaluator import MeasuringEvaluator
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
+from tfplace.search.instance import Instance
 from tfplace.search.kept.folder import SearchFolder
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Evaluator
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.evaluator import SimulatingEvaluator
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemAlone:
+    """A problem of any graph, without a model.
+
+    Attributes:
+      problem: what is placed.
+      given: i4[N] the placement that came with it, which may be one that can't run.
+    """
+
+    problem: Problem
+    given: IntArray
+
+    @functools.cached_property
+    def instance(self) -> Instance:
+        """What an algorithm needs of it; what can't run is made legal."""
+        return Instance(self.problem, legal(self.problem, self.given))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,9 +107,14 @@ class Searched:
     beside: Sequence[Beside] = ()
 
     @property
+    def everything(self) -> list[Candidate]:
+        """All placements that are known."""
+        return [*self.candidates, *self.fewer]
+
+    @property
     def best(self) -> Candidate | None:
         """The fastest of all that can run."""
-        return best_of([*self.candidates, *self.fewer])
+        return best_of(self.everything)
 
     def reported_baselines(self, problem: Problem) -> dict[str, Baseline]:
         """As report.json has them: those of the unsplit step, wherever they are known."""
@@ -96,12 +124,12 @@ class Searched:
 
     def by_devices(self, problem: Problem, chosen: Candidate) -> list[OnDevices]:
         """The best step found on 1, 2, 4, ... devices, split or not."""
-        rows = by_devices(problem, [*self.candidates, *self.fewer, chosen])
+        rows = by_devices(problem, [*self.everything, chosen])
         return rows if self.unsplit is None else self.unsplit.better(rows)
 
 
 def find_placement(
-    prepared: PreparedModel,
+    prepared: PreparedModel | ProblemAlone,
     options: OptimizeOptions,
     trained: Checkpoint | None,
     folder: SearchFolder | None,
@@ -125,9 +153,12 @@ def find_placement(
     """
     problem = prepared.problem
     if earlier is None:
-        progress.say(f"trying the baselines on {prepared.cluster.name}")
+        where = f"{problem.num_devices} devices"
+        if not isinstance(prepared, ProblemAlone):
+            where = prepared.cluster.name
+        progress.say(f"trying the baselines on {where}")
     simulator = SimulatingEvaluator(problem)
-    simulator.evaluate(prepared.given[None])  # compiles, or loads what was compiled before
+    simulator.evaluate(prepared.instance.given[None])  # compiles, or loads what was compiled before
     began = time.monotonic()
     if earlier is None:
         baselines = _baselines(prepared, options, simulator)
@@ -145,7 +176,8 @@ def find_placement(
     else:
         run = stages(baselines)
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
-    if has_finalists(prepared, options):  # the rounds of real runs search on
+    if not isinstance(prepared, ProblemAlone) and has_finalists(prepared, options):
+        # The rounds of real runs search on.
         left *= FIRST_SEARCH_SHARE
     trials = None if options.max_trials is None else max(options.max_trials - num_trials, 1)
     reserve = NONE if options.evaluator == "measure" else reserved(problem, left, trials)
@@ -176,7 +208,7 @@ def without_idle_devices(problem: Problem, searched: Searched) -> Searched:
 
 
 def _stages(
-    prepared: PreparedModel,
+    prepared: PreparedModel | ProblemAlone,
     options: OptimizeOptions,
     trained: Checkpoint | None,
     folder: SearchFolder | None,
@@ -200,23 +232,34 @@ def _stages(
 
 
 def _found_first(
-    prepared: PreparedModel, options: OptimizeOptions, known: Sequence[Candidate], seconds: float
+    prepared: PreparedModel | ProblemAlone,
+    options: OptimizeOptions,
+    known: Sequence[Candidate],
+    seconds: float,
 ) -> tuple[list[Candidate], int]:
-    """What `auto` finds on fewer devices, once, and the trials of it: more are never worse."""
+    """What is found on fewer devices, once, and the trials of it: more are never worse.
+
+    For a model only by `auto`.
+    """
+    is_wanted = options.algorithm == "auto" or isinstance(prepared, ProblemAlone)
     is_done = any(each.name.startswith(FOUND_FIRST) for each in known)
-    if options.algorithm != "auto" or options.evaluator == "measure" or is_done:
+    if not is_wanted or options.evaluator == "measure" or is_done:
         return [], 0
     limits = Limits(seconds, options.max_trials)
     return found_on_fewer(prepared.instance, known, limits, options.seed)
 
 
 def _baselines(
-    prepared: PreparedModel, options: OptimizeOptions, simulator: SimulatingEvaluator
+    prepared: PreparedModel | ProblemAlone, options: OptimizeOptions, simulator: SimulatingEvaluator
 ) -> list[Candidate]:
     """What needs no search, and data parallelism where the step is split for it."""
     baselines = baseline_candidates(
         prepared.instance, simulator, options.budget_seconds, options.seed, options.max_trials
     )
+    if isinstance(prepared, ProblemAlone):
+        given = simulator.evaluate(prepared.given[None])[0]
+        baselines[0] = Candidate(GIVEN, prepared.given, given)
+        return baselines
     if (limit := too_many(prepared, prepared.given)) is not None:
         baselines[0] = dataclasses.replace(baselines[0], outcome=limit)
     evenly = data_parallel_candidate(prepared, options.seed)
@@ -227,13 +270,13 @@ def _baselines(
 
 
 @contextlib.contextmanager
-def evaluator_for(kind: str, prepared: PreparedModel) -> Iterator[Evaluator]:
+def evaluator_for(kind: str, prepared: PreparedModel | ProblemAlone) -> Iterator[Evaluator]:
     """The evaluator that --evaluator names; "auto" searches in the simulator.
 
     Raises:
       ClusterError: "measure", but the devices are not here.
     """
-    if kind != "measure":
+    if kind != "measure" or isinstance(prepared, ProblemAlone):
         yield SimulatingEvaluator(prepared.problem)
         return
     if not prepared.is_present:

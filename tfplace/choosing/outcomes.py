@@ -26,7 +26,7 @@ class Found:
         """By prediction; compared with the unsplit step where that is known."""
         found = self.searched
         unsplit = () if found.unsplit is None else found.unsplit.baselines
-        return choose([*found.candidates, *found.fewer], self.prepared.problem, unsplit)
+        return choose(found.everything, self.prepared.problem, unsplit)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,8 +30,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     _require_algorithm(values.algorithm)
     with writable(values.placement):
         from graphs.problem_file import arrays_as_they_stand, problem_of
-        from tfplace.choosing.solve import SolveOptions, solve
+        from tfplace.choosing.solve import solve
         from tfplace.compilation.ahead import compiling_kind, kind_of
+        from tfplace.preparing.options import OptimizeOptions, ProblemOptions
         from tfplace.report.solved import print_solved, solved_to_json
 
         progress = progress_for(values.verbosity)
@@ -41,8 +42,12 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             arrays = {}  # none of them is written
         with compiling_kind(kind_of(problem)) as compiling:
             compiling.wait(Phases(), progress)
-        options = SolveOptions(
-            values.algorithm, values.budget_seconds, values.max_trials, values.seed
+        options = OptimizeOptions(
+            ProblemOptions(arguments[0]),
+            algorithm=values.algorithm,
+            budget_seconds=values.budget_seconds,
+            max_trials=values.max_trials,
+            seed=values.seed,
         )
         with interruptible() as interruption, interruption.held():  # what is found is written
             solved = solve(problem, given, options, progress)

@@ -5,9 +5,8 @@ from typing import Any
 from rich.console import Console
 
 from graphs.counted import counted
-from tfplace.choosing.baselines import as_reported
-from tfplace.choosing.device_counts import by_devices
-from tfplace.choosing.solve import Solved, SolveOptions
+from tfplace.choosing.solve import Solved
+from tfplace.preparing.options import OptimizeOptions
 from tfplace.report.of_run import search_facts
 from tfplace.report.report import SCHEMA_VERSION, plain
 from tfplace.report.sentences import bound_text, is_untried
@@ -19,7 +18,7 @@ from tfplace.version import __version__
 
 
 def solved_to_json(
-    solved: Solved, path: str, options: SolveOptions, placement: str | None
+    solved: Solved, path: str, options: OptimizeOptions, placement: str | None
 ) -> dict[str, Any]:
     """The contract's section 4, as far as there is no model: keys mean what they mean there.
 
@@ -51,14 +50,12 @@ def solved_to_json(
                     for name, kind, memory in devices
                 ],
             },
-            "baselines": {each.name: as_reported(each, problem) for each in searched.baselines},
+            "baselines": searched.reported_baselines(problem),
             "best": best,
             "lower_bound_seconds": bound,
             "gap": best.step_seconds / bound - 1.0 if bound else None,
             "search": {**search_facts(searched.result), "interrupted": solved.interrupted},
-            "by_devices": by_devices(
-                problem, [*searched.candidates, *searched.fewer, solved.choice.candidate]
-            ),
+            "by_devices": searched.by_devices(problem, solved.choice.candidate),
             "verdict": solved.choice.verdict,
             "verdict_sentence": solved.choice.sentence,
             "placement": placement,
@@ -66,7 +63,7 @@ def solved_to_json(
     )
 
 
-def print_solved(solved: Solved, path: str, options: SolveOptions, out: Console) -> None:
+def print_solved(solved: Solved, path: str, options: OptimizeOptions, out: Console) -> None:
     """Prints what a person wants to know first, verdict last."""
     problem, result = solved.problem, solved.searched.result
     size = f"{counted(problem.num_ops, 'op')}, {counted(problem.num_devices, 'device')}"
@@ -78,10 +75,9 @@ def print_solved(solved: Solved, path: str, options: SolveOptions, out: Console)
         facts.append(("search", trials))
     print_facts(facts, out)
     times = table(("placement", "predicted"))
-    for each in solved.searched.baselines:
-        known = as_reported(each, problem)
+    for name, known in solved.searched.reported_baselines(problem).items():
         why_not = "not tried" if is_untried(known.reason) else "can't run"
-        times.add_row(each.name, seconds_text(known.step_seconds) if known.feasible else why_not)
+        times.add_row(name, seconds_text(known.step_seconds) if known.feasible else why_not)
     if solved.lower_bound_seconds:
         times.add_row("lower bound", seconds_text(solved.lower_bound_seconds))
     out.print(times)

@@ -8,7 +8,8 @@ from tfplace.algorithms.placers.legal import legal
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.device_counts import found_on_fewer
 from tfplace.choosing.memory_limit import num_counted
-from tfplace.choosing.solve import SolveOptions, solve
+from tfplace.choosing.solve import solve
+from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.search.instance import Instance
 from tfplace.search.search import Limits
 from tfplace.simulation.evaluator import SimulatingEvaluator
@@ -51,7 +52,9 @@ def test_a_search_on_all_ends_no_higher_than_on_half():
     machine = Machine(8, 1e-4, 1e9, types=["GPU"] * 8)
     problem = unrolled_lstm(2, 4, machine)
     given = np.zeros(problem.num_ops, np.int32)
-    solved = solve(problem, given, SolveOptions(max_trials=3000, budget_seconds=20.0))
+    solved = solve(
+        problem, given, OptimizeOptions(ProblemOptions(""), max_trials=3000, budget_seconds=20.0)
+    )
     steps = {each.name: each.step_seconds for each in solved.searched.candidates}
     assert "found first on 4" in steps
     assert min(steps.values()) <= steps["found first on 4"]

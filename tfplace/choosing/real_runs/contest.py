@@ -170,7 +170,7 @@ def _rival(searched: Searched, choice: Choice) -> Candidate | None:
     single = choice.candidate
     others = [
         each
-        for each in [*searched.candidates, *searched.fewer]
+        for each in searched.everything
         if len(np.unique(each.device_of_op)) > 1 and math.isfinite(each.step_seconds)
     ]
     best = min(others, key=lambda each: each.step_seconds, default=None)
@@ -228,8 +228,7 @@ def plans_on_other_links(
 
 def known_plans(prepared: PreparedModel, searched: Searched) -> list[Plan]:
     """Placements that are predicted to run: of baselines, searches, and one-shot algorithms."""
-    found = [*searched.candidates, *searched.fewer]
-    plans = list[Plan](each for each in found if math.isfinite(each.step_seconds))
+    plans = list[Plan](c for c in searched.everything if math.isfinite(c.step_seconds))
     evaluator = SimulatingEvaluator(prepared.problem)
     for (name, _), placements in prepared.instance.one_shots.items():
         outcomes = evaluator.evaluate(placements)

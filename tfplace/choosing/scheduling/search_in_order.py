@@ -76,7 +76,7 @@ def search_in_order(
       left_seconds: of the budget; LEAST_SHARE of it is taken even where less is left.
     """
     order = prepared.order
-    best = best_of([*searched.candidates, *searched.fewer])
+    best = searched.best
     if not _is_searched(prepared, options) or best is None or searched.result.interrupted:
         return searched
     assert isinstance(order, ModelOrder)

@@ -26,7 +26,7 @@ def in_order(prepared: PreparedModel, searched: Searched) -> Searched:
     if not isinstance(order, ModelOrder):
         return searched
 
-    everything = [*searched.candidates, *searched.fewer]
+    everything = searched.everything
     is_worth_it = _worth_it(prepared, [each for each in everything if each.name != GIVEN])
     for candidate in sorted(everything, key=lambda each: each.step_seconds):
         if candidate.name != GIVEN and is_worth_it(candidate):
@@ -70,7 +70,7 @@ def _worth_it(
 def counts_that_may_fit(unsplit: ShardsFound) -> Sequence[int]:
     """The numbers of shards to try, ascending, by the unsplit placement that lacks least."""
     problem = unsplit.prepared.problem
-    candidate = nearest(_everything(unsplit), problem)
+    candidate = nearest(unsplit.searched.everything, problem)
     if candidate is None:
         return ()
     return counts_in_turn(problem, candidate.device_of_op, candidate.outcome.peak_bytes)
@@ -96,13 +96,9 @@ def require_one_that_fits(tried: Sequence[ShardsFound], too_long: Sequence[int])
     lacking: dict[int, float] = {}
     for each in sorted(ordered, key=lambda each: each.shards):
         problem = each.prepared.problem
-        if (candidate := nearest(_everything(each), problem)) is not None:
+        if (candidate := nearest(each.searched.everything, problem)) is not None:
             lacking[each.shards] = lacking_bytes(candidate, problem)
     unsplit = tried[0]
     lacking |= dict.fromkeys(too_long, math.inf)
-    message = why_nothing_fits(_everything(unsplit), unsplit.prepared.problem, lacking)
+    message = why_nothing_fits(unsplit.searched.everything, unsplit.prepared.problem, lacking)
     raise MemoryLimitError(message)
-
-
-def _everything(found: ShardsFound) -> list[Candidate]:
-    return [*found.searched.candidates, *found.searched.fewer]

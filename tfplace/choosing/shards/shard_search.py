@@ -159,8 +159,7 @@ class ShardSearch:
         unsplit = None
         if tried.shards > 1:
             known = self._numbers.unsplit.searched
-            everything = [*known.candidates, *known.fewer]
-            unsplit = Unsplit(self._whole.problem, known.baselines, everything)
+            unsplit = Unsplit(self._whole.problem, known.baselines, known.everything)
         searched = dataclasses.replace(
             tried.searched,
             shards=self._numbers.told(),
