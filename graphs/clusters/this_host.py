@@ -6,6 +6,7 @@ measures it.
 
 import pathlib
 import re
+from typing import Any
 
 import psutil
 
@@ -63,8 +64,12 @@ def local_gpus(count: int) -> list[Device]:
             source=f"CUDA's properties of this host's {device.properties.model}",
             precision="tf32",
         )
-        for i, device in enumerate(gpus)
+        for i, device in enumerate(sorted(gpus, key=_number))  # Grappler lists them in any order
     ]
+
+
+def _number(device: Any) -> int:
+    return int(device.name.rpartition(":")[2])
 
 
 def _memory_bytes() -> int:

@@ -72,7 +72,8 @@ class KernelTable:
 
     def _first_matching(self, node: NodeDef, device_type: str) -> Kernel | None:
         values = None
-        for kernel in self.of_op.get(node.op, ()):
+        # One for every device counts only where no other matches.
+        for kernel in sorted(self.of_op.get(node.op, ()), key=lambda k: k.device_type == "DEFAULT"):
             if not kernel.runs_on(device_type) or kernel.label != _label(node):
                 continue
             if values is None:

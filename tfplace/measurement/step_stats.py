@@ -9,6 +9,8 @@ microseconds and under the number of the *physical* GPU:
   /device:GPU:0/stream:7<MemcpyH2D>  the same again
   /device:GPU:0/sync                 the host's waiting
 
+TensorFlow 1 wrote "/gpu:0/stream:all" at first, and named a copy "op:Type:MEMCPYDtoD".
+
 An op has its host row, which is its launch, on the *logical* device, so that tells whose a kernel
 is where one GPU is split, or where several tasks each have a GPU 0.
 """
@@ -28,7 +30,9 @@ _TRANSFER_TYPES = frozenset({"RecvTensor", "_Send", "_Recv", "_HostSend", "_Host
 _RUNTIME_OPS = frozenset({"_SOURCE", "_SINK"})
 _OP_TYPE = re.compile(r" = (\w+)\(")
 _EDGE = re.compile(r"(edge_\S+) from ")
-_HARDWARE = re.compile(r"(.*/device:GPU:\d+)/(.+)$", re.IGNORECASE)
+_HARDWARE = re.compile(r"(.*/(?:device:)?GPU:\d+)/(.+)$", re.IGNORECASE)
+_OF_OP = re.compile(r"([^:]+):([\w.>]+)(?::MEMCPY\w+)?")
+_WITHIN_GPU = re.compile(r"MemcpyD(?:2|to)D", re.IGNORECASE)
 _HOST_TRACER = "/host:"
 
 
@@ -129,14 +133,16 @@ def _hardware_row(node: NodeDef, device: str, is_copy: bool) -> _Row:
     A copy is a transfer, unless it stays within the GPU and an op other than a send made it.
     """
     row = _row(node, device)
-    op, _, kind = node.node_name.partition(":")
-    if is_copy and (kind in _TRANSFER_TYPES or not kind or not _stays_on_gpu(node)):
+    told = _OF_OP.fullmatch(node.node_name)
+    op, kind = told.groups() if told else (node.node_name, "")
+    of_no_op = kind in _TRANSFER_TYPES or kind[:6] in ("", "MEMCPY")
+    if is_copy and (of_no_op or not _stays_on_gpu(node)):
         kind = "MEMCPY"
     return dataclasses.replace(row, op=op, type=kind)
 
 
 def _stays_on_gpu(node: NodeDef) -> bool:
-    return node.timeline_label.startswith("MemcpyD2D")
+    return _WITHIN_GPU.search(f"{node.node_name} {node.timeline_label}") is not None
 
 
 def _row(node: NodeDef, device: str) -> _Row:

@@ -128,6 +128,96 @@ def test_one_gpu_beside_the_cpu(monkeypatch):
     assert gpu_split_bytes(cluster) == ()
 
 
+MIB = 2**20
+
+
+def _gpus(monkeypatch, devices, num_gpus):
+    """TensorFlow with GPUs, and Grappler's list of (name, type, figures), in its own order."""
+    import tensorflow as tf
+    from tensorflow.core.protobuf import device_properties_pb2
+
+    listed = []
+    for name, kind, figures in devices:
+        device = device_properties_pb2.NamedDevice(name=f"/job:localhost/replica:0/task:0{name}")
+        device.properties.type = kind
+        for figure, value in figures.items():
+            setattr(device.properties, figure, value)
+        listed.append(device)
+    shown = {"GPU": [object()] * num_gpus, "CPU": [object()]}
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: shown[kind])
+    monkeypatch.setattr("graphs.clusters.this_host.list_devices", lambda: listed)
+    return find_cluster("local").devices[1:]
+
+
+def test_gpus_have_their_own_figures_in_whatever_order_they_are_listed(monkeypatch):
+    """Two K80s by https://github.com/aistein/dlprof misc/dual_gpu_reasonable_placement_profile.txt:
+    10728 and 10744 MB, 562 MHz; Grappler keeps devices by the hash of their names."""
+    devices = [
+        ("/device:GPU:1", "GPU", {"memory_size": 10744 * MIB, "frequency": 562}),
+        ("/device:CPU:0", "CPU", {"memory_size": 256 * MIB}),
+        ("/device:GPU:0", "GPU", {"memory_size": 10728 * MIB, "frequency": 562}),
+    ]
+    gpus = _gpus(monkeypatch, devices, 2)
+    assert [(d.name, d.memory_bytes // MIB, d.frequency_mhz) for d in gpus] == [
+        ("/device:GPU:0", 10728, 562),
+        ("/device:GPU:1", 10744, 562),
+    ]
+    assert gpu_split_bytes(find_cluster("gpu_split:2")) == (int(10728 * MIB * 0.9) // 2,) * 2
+
+
+def test_devices_of_xla_are_no_gpus(monkeypatch):
+    """Eight K80s, an XLA_GPU beside each, an XLA_CPU and the CPU: 18 devices of TensorFlow 1.14 by
+    https://github.com/rwth-i6/returnn/issues/262. Grappler has no type for those of XLA."""
+    memory = {6: 10746 * MIB, 7: 10744 * MIB}
+    devices = [
+        (f"/device:GPU:{i}", "GPU", {"memory_size": memory.get(i, 1)})
+        for i in (3, 7, 0, 5, 1, 4, 2, 6)
+    ]
+    devices += [(f"/device:XLA_GPU:{i}", "", {"memory_size": 2**34}) for i in range(8)]
+    devices += [("/device:XLA_CPU:0", "", {"memory_size": 2**34}), ("/device:CPU:0", "CPU", {})]
+    gpus = _gpus(monkeypatch, devices, 8)
+    assert [device.name for device in gpus] == [f"/device:GPU:{i}" for i in range(8)]
+    assert {i: gpus[i].memory_bytes for i in memory} == memory
+
+
+@pytest.mark.parametrize(
+    ("mhz", "cores", "bus_bits", "memory_khz", "told_gib"),
+    [
+        # Tesla V100-SXM2-16GB: https://gist.github.com/pstjohn/025df83800ea920e5fa114753092138d
+        (1530, 80, 4096, 877_000, 836.37),
+        # GeForce RTX 2080 Ti: https://github.com/tensorflow/tensorflow/issues/40814
+        (1635, 68, 352, 7_000_000, 573.69),
+        # TITAN V: https://github.com/google-parfait/tensorflow-federated/issues/1029
+        (1455, 80, 3072, 850_000, 607.97),
+    ],
+)
+def test_bandwidth_is_what_tensorflow_tells(
+    monkeypatch, mhz, cores, bus_bits, memory_khz, told_gib
+):
+    """Each log tells "coreClock … coreCount … deviceMemoryBandwidth"; Grappler has it in KB/s."""
+    figures = {
+        "memory_size": 10**10,
+        "num_cores": cores,
+        "frequency": mhz,
+        "bandwidth": bus_bits // 8 * memory_khz * 2,
+    }
+    (gpu,) = _gpus(monkeypatch, [("/device:GPU:0", "GPU", figures)], 1)
+    assert (gpu.cores, gpu.frequency_mhz) == (cores, mhz)
+    assert gpu.bandwidth_bytes_per_second / 2**30 == pytest.approx(told_gib, abs=0.01)
+
+
+def test_a_gpu_that_grappler_can_not_read_is_told(monkeypatch):
+    """Of two GPUs TensorFlow leaves out one of less than eight multiprocessors (a GTX 1050 Ti of 6:
+    https://github.com/tensorflow/tensorflow/issues/43104); the other keeps number 0."""
+    one = [("/device:GPU:0", "GPU", {"memory_size": 10**10})]
+    assert [device.name for device in _gpus(monkeypatch, one, 1)] == ["/device:GPU:0"]
+    with pytest.raises(
+        ClusterError,
+        match="TensorFlow lists 2, but Grappler could read the figures of 1; describe them",
+    ):
+        _gpus(monkeypatch, one, 2)
+
+
 def test_a_split_gpu_is_shared_evenly(monkeypatch):
     _one_gpu(monkeypatch)
     cluster = find_cluster("gpu_split:2")

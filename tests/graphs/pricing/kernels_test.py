@@ -103,3 +103,14 @@ def test_shipped_kernels_are_those_of_the_build_they_name():
         (op, k) for op, own in kernel_table().of_op.items() for k in own if k.device_type == "GPU"
     )
     assert written_kernels(registered) == SHIPPED[1:]
+
+
+def test_a_kernel_for_every_device_counts_where_no_other_matches():
+    """`Unique` has both in TensorFlow 2.21; the one for every device works in host memory."""
+    everywhere = Kernel("DEFAULT", {}, frozenset({"x", "y", "idx"}))
+    on_gpu = Kernel("GPU", {"T": frozenset({"float32"})}, frozenset())
+    for kernels_of_op in ([everywhere, on_gpu], [on_gpu, everywhere]):
+        both = KernelTable({"Unique": kernels_of_op}, "")
+        assert both.launches(_node("Unique", T=tf.float32), "GPU")
+        assert not both.launches(_node("Unique", T=tf.string), "GPU")
+        assert both.matching(_node("Unique", T=tf.float32), "CPU") is everywhere
