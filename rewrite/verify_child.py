@@ -18,7 +18,7 @@ from graphs.host.parent import Parent
 from graphs.names import with_index
 from graphs.protos import FunctionDef, Session
 from graphs.run_session import checkpoint_keys, initialize, read_variables, write_variables
-from rewrite.agreement import OutputAgreement, grown, max_abs_diff
+from rewrite.agreement import OutputAgreement, grown, most_apart
 from rewrite.verify_messages import (
     LOAD,
     LOAD_ON_DEVICES,
@@ -174,7 +174,7 @@ def compared(
     draws = any(not agreement.within(value, second[name]) for name, value in first.items())
 
     def is_random(name: str, value: np.ndarray) -> bool:
-        own, other = (max_abs_diff(value, run[name]) for run in (second, placed))
+        own, other = (most_apart(value, run[name]) for run in (second, placed))
         return not agreement.within(value, second[name]) or (
             draws and not agreement.within(value, placed[name]) and other <= _SAME_DRAW * own
         )
@@ -182,7 +182,7 @@ def compared(
     return [
         ComparedValue(
             name,
-            max_abs_diff=max_abs_diff(value, placed[name]),
+            max_abs_diff=most_apart(value, placed[name]),
             is_equal=agreement.within(value, placed[name]),
             is_random=is_random(name, value),
             is_grown=bool(nudged)

@@ -1,5 +1,8 @@
 """When two values count as the same."""
 
+import math
+
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from rewrite.agreement import OutputAgreement, grown, max_abs_diff
+from rewrite import agreement as module
+from rewrite.agreement import OutputAgreement, difference, grown, largest, most_apart
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.fixture(autouse=True, scope="module")
+def two_elements_at_a_time():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_CHUNK", 2)
+        yield
 
 
 @pytest.mark.parametrize(
@@ -36,12 +49,51 @@ def test_tolerance(value, other, is_within):
 
 
 def test_differences():
-    assert max_abs_diff(np.float32([1.0, np.nan]), np.float32([3.0, np.nan])) == 2.0
-    assert max_abs_diff(np.float32([np.inf]), np.float32([np.inf])) == 0.0
-    assert max_abs_diff(np.float32([1.0]), np.float32([np.nan])) == np.inf
-    assert max_abs_diff(np.float32([1.0]), np.float32([1.0, 2.0])) == np.inf
-    assert max_abs_diff(np.array([b"a"], object), np.array([b"b"], object)) == np.inf
-    assert max_abs_diff(np.int64([5]), np.int64([3])) == 2.0
+    assert most_apart(np.float32([1.0, np.nan]), np.float32([3.0, np.nan])) == 2.0
+    assert most_apart(np.float32([np.inf]), np.float32([np.inf])) == 0.0
+    assert most_apart(np.float32([1.0]), np.float32([np.nan])) == np.inf
+    assert most_apart(np.float32([1.0]), np.float32([1.0, 2.0])) == np.inf
+    assert most_apart(np.array([b"a"], object), np.array([b"b"], object)) == np.inf
+    assert most_apart(np.int64([5]), np.int64([3])) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.5], 0.5),
+        ([1.5, 2.0, 3.0], [1.0, 2.0, 3.0], 0.5),
+        ([NAN, INF, -INF], [NAN, INF, -INF], 0.0),
+        ([1.0, NAN, 3.0], [1.0, 2.0, 3.0], INF),
+        ([INF, 2.0, 3.0], [-INF, 2.0, 3.0], INF),
+        ([1.0, 2.0], [1.0, 2.0, 3.0], INF),
+        ([1.0, 2.0], [1, 2], INF),
+        ([3, 2**62 + 1], [3, 2**62], 1.0),
+        ([3, 2**62], [3, 2**62], 0.0),
+    ],
+)
+def test_the_largest_difference_of_parts(one, other, apart):
+    assert most_apart(np.array(one), np.array(other)) == apart
+
+
+def test_bfloat16_is_compared_as_a_float_and_whole_numbers_are_not():
+    value = np.array([1.0, -2.0, 3.0], ml_dtypes.bfloat16)
+    assert largest(value) == 3.0 and most_apart(value, value + 1) == 1.0
+    assert largest(np.array([1.0, -INF, NAN])) == 1.0
+    assert largest(np.array([5])) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("whole", "other", "how"),
+    [
+        ([1.0, 100.0], [1.05, 100.0], ""),
+        ([1.0, 100.0], [1.5, 100.0], "it differs by 0.5, where values are up to 100"),
+        ([1.0, 2.0], [[1.0, 2.0]], "its shape is (1, 2), wanted (2,)"),
+        ([1, 2], [1, 3], "its values differ"),
+        ([b"a"], [b"b"], "its values differ"),
+    ],
+)
+def test_how_two_arrays_differ(whole, other, how):
+    assert difference(np.array(whole), np.array(other), 1e-3, []) == how
 
 
 def test_what_is_computed_in_bfloat16_is_no_more_exact_than_that():
@@ -67,7 +119,7 @@ VALUES = arrays.arrays(np.float32, arrays.array_shapes(), elements=st.floats(wid
 @given(VALUES)
 def test_every_value_agrees_with_itself(value):
     assert OutputAgreement().within(value, value.copy())
-    assert max_abs_diff(value, value.copy()) == 0.0
+    assert most_apart(value, value.copy()) == 0.0
 
 
 @given(VALUES, st.floats(-1.0, 1.0))

@@ -10,12 +10,13 @@ import tensorflow as tf
 from graphs.errors import one_line
 from graphs.host.parent import Parent
 from graphs.protos import NodeDef, Session
+from rewrite.agreement import difference
 from rewrite.split.decision import NORMS, attr_of
 from rewrite.split.prove.ops.case_graph import CaseGraph
 from rewrite.split.prove.ops.case_inputs import CantMakeUp
 from rewrite.split.prove.ops.norm_cases import NormCase
 from rewrite.split.prove.ops.op_case import CaseOutcome, OpCase
-from rewrite.split.prove.parts import difference, together
+from rewrite.split.prove.parts import together
 
 v1 = tf.compat.v1
 _TOLERANCES = {"float16": 1e-2, "bfloat16": 5e-2}

@@ -9,71 +9,13 @@ import numpy as np
 
 from graphs.errors import one_line
 from graphs.host.parent import Parent
-from rewrite.split.prove.parts import largest, most_apart, together
+from rewrite.agreement import DOUBLE, NARROW, OWN, WideAgreement, is_finite, largest, most_apart
+from rewrite.split.prove.parts import together
 from rewrite.split.prove.runs.messages import CompareRequest, RunsCompared
 from rewrite.split.prove.runs.session import WideStep, nudged, random_start
 from rewrite.split.states import Partial, Sharded
 
-_MORE_SUMS = 100.0
-_CHAOTIC = 1e-3
-_SMALLEST = 1e-300
 Values = dict[str, np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class WideAgreement:
-    """How far two runs in float64 may be apart to count as the same.
-
-    That is what the unsplit step itself is apart when its variables begin one rounding error away:
-    sums in another order do no other thing. A hundred times that is let pass, since the split step
-    has other sums in many places, and at least the last six of sixteen digits.
-
-    Attributes:
-      rounding: of the narrowest floats that are computed with: what a run is nudged by.
-      floor: what is always let pass, in the largest |value| of a tensor.
-      nothing: what is that small beside the largest |value| of the run is a rounding error itself.
-      largest: |value| of what the run computed.
-    """
-
-    rounding: float
-    floor: float
-    nothing: float
-    largest: float = 0.0
-
-    def tolerance(self, value: np.ndarray, again: np.ndarray) -> float | None:
-        """How far another run may be apart; None where nothing can be said.
-
-        Args:
-          value: of the unsplit step.
-          again: the same of the nudged run.
-        """
-        noise = most_apart(value, again)
-        if value.dtype.kind not in "fc":
-            return 0.0 if noise == 0 else None
-        if not is_finite(value):
-            return None
-        nothing, size = self.largest * self.nothing, largest(value)
-        if size <= nothing and noise <= nothing:
-            return nothing
-        if not _MORE_SUMS * noise <= _CHAOTIC * size:
-            return None
-        return max(_MORE_SUMS * noise, self.floor * size)
-
-    def relative(self, apart: float, value: np.ndarray) -> float:
-        """A difference in the largest |value| of a tensor."""
-        return apart / max(largest(value), self.nothing * self.largest, _SMALLEST)
-
-
-DOUBLE = WideAgreement(2.0**-52, 1e-10, 1e-14)
-NARROW = WideAgreement(2.0**-24, 1e-4, 1e-6)
-"""Where some ops have no float64 kernels."""
-OWN = WideAgreement(2.0**-24, 1e-3, 1e-5)
-"""Where a step runs in its own types only."""
-
-
-def is_finite(value: np.ndarray) -> bool:
-    """Whether all floats are."""
-    return value.dtype.kind not in "fc" or bool(np.isfinite(value).all())
 
 
 def main(argv: Sequence[str]) -> None:
