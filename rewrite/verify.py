@@ -152,7 +152,6 @@ def verify(
             num_cpus=1 + max((int(m[1]) for d in devices if (m := _CPU.search(d))), default=0),
             narrowest=_narrowest_float(plan.graph_def),
             budget_seconds=limits.budget_seconds or BUDGET_SECONDS,
-            memory_bytes=limits.memory_bytes,
         )
         outcomes = [
             dataclasses.replace(outcome, why=of_unknown_op(outcome.why))
@@ -206,7 +205,7 @@ def _run_checks(request: VerifyRequest, limits: RunLimits) -> list[CheckOutcome]
             break
         error = None
         try:
-            so_far = _asked(rest, seconds)
+            so_far = _asked(rest, seconds, limits.memory_bytes)
         except ChildError as failure:
             error, so_far = failure, failure.last_message or ChecksSoFar()
         outcomes += so_far.outcomes
@@ -215,8 +214,8 @@ def _run_checks(request: VerifyRequest, limits: RunLimits) -> list[CheckOutcome]
         if len(outcomes) == len(request.checks):
             break  # it may have died while TensorFlow cleaned up
         label = request.checks[len(outcomes)].label
-        if so_far.ended or error is None:
-            why = so_far.ended or "it ended before it was done"
+        if error is None or error.gave_up:
+            why = "it ended before it was done" if error is None else str(error)
             later = request.checks[len(outcomes) + 1 :]
             outcomes.append(CheckOutcome(label, "ended", why))
             outcomes += [CheckOutcome(check.label, "left_out", why) for check in later]
@@ -224,26 +223,27 @@ def _run_checks(request: VerifyRequest, limits: RunLimits) -> list[CheckOutcome]
         kind: OutcomeKind = "placed_failed" if so_far.runs_placed else "given_failed"
         if error.is_timeout:
             kind = "ended"
-        elif kind == "given_failed" and _only_split_fails(rest, seconds):
+        elif kind == "given_failed" and _only_split_fails(rest, seconds, limits.memory_bytes):
             kind = "split_failed"
         outcomes.append(CheckOutcome(label, kind, str(error)))
     return outcomes
 
 
-def _asked(request: VerifyRequest, seconds: float) -> ChecksSoFar:
+def _asked(request: VerifyRequest, seconds: float, memory_bytes: float | None) -> ChecksSoFar:
     """What a child answers, in the network of the tasks."""
-    answer: ChecksSoFar = ask_child(_CHILD, request, seconds, environment=request.tasks.environment)
+    environment = request.tasks.environment
+    answer: ChecksSoFar = ask_child(_CHILD, request, seconds, memory_bytes, environment)
     return answer
 
 
-def _only_split_fails(request: VerifyRequest, seconds: float) -> bool:
+def _only_split_fails(request: VerifyRequest, seconds: float, memory_bytes: float | None) -> bool:
     """Whether the unsplit step of the first check, which ended the child, ends none."""
     unsplit = request.checks[0].unsplit
     if unsplit is None:
         return False
     check = dataclasses.replace(request.checks[0], given=unsplit, placed=unsplit, unsplit=None)
     try:
-        so_far = _asked(dataclasses.replace(request, checks=[check]), seconds)
+        so_far = _asked(dataclasses.replace(request, checks=[check]), seconds, memory_bytes)
     except ChildError:
         return False
     return [outcome.kind for outcome in so_far.outcomes] == ["compared"]

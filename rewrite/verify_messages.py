@@ -123,7 +123,6 @@ class VerifyRequest:
       num_cpus: CPU devices that the child needs where it has no other tasks.
       narrowest: the least precise float type that the model computes with; "" for float32.
       budget_seconds: no further check is begun that would likely end after it.
-      memory_bytes: the child ends itself when it holds more; None for no limit.
     """
 
     checks: Sequence[Check]
@@ -131,7 +130,6 @@ class VerifyRequest:
     num_cpus: int
     narrowest: str
     budget_seconds: float
-    memory_bytes: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,9 +177,7 @@ class ChecksSoFar:
     Attributes:
       outcomes: of the checks that are done.
       runs_placed: whether the emitted model runs at present.
-      ended: why the child gives up during the next check; "" while it goes on.
     """
 
     outcomes: Sequence[CheckOutcome] = ()
     runs_placed: bool = False
-    ended: str = ""

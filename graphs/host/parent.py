@@ -4,7 +4,7 @@ import dataclasses
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -46,7 +46,7 @@ class Parent:
         self._told: Any = None
         if isinstance(self.request, Limited):
             limit, self.request = self.request.memory_bytes, self.request.request
-            self.end_above(limit, lambda why: GaveUp(why, self._told))
+            threading.Thread(target=self._end_above, args=(limit,), daemon=True).start()
 
     def tell(self, message: Any) -> None:
         """Sends a message, which can be pickled."""
@@ -54,28 +54,18 @@ class Parent:
             self._told = message
             self._connection.send(message)
 
-    def end_above(self, memory_bytes: float | None, last_message: Callable[[str], Any]) -> None:
-        """Ends this process as soon as it holds more memory than that; None for no limit.
+    def _end_above(self, memory_bytes: float) -> None:
+        """Ends this process as soon as it holds more memory than that.
 
         A limit of the system's on address space would count what TensorFlow only reserves.
-
-        Args:
-          memory_bytes: the limit.
-          last_message: by why the process ends, what is sent before.
         """
-        if memory_bytes is None:
-            return
-        limit, process = memory_bytes, psutil.Process()
-
-        def watch() -> None:
-            while process.memory_info().rss <= limit:
-                time.sleep(_WATCH_SECONDS)
-            self._sending.acquire()  # for good: what the other thread sent would hide why it ended
-            why = f"it held more than {limit / 2**30:.1f} GiB of memory"
-            self._connection.send(last_message(why))
-            os._exit(0)
-
-        threading.Thread(target=watch, daemon=True).start()
+        process = psutil.Process()
+        while process.memory_info().rss <= memory_bytes:
+            time.sleep(_WATCH_SECONDS)
+        self._sending.acquire()  # for good: what the other thread sent would hide why it ended
+        why = f"it held more than {memory_bytes / 2**30:.1f} GiB of memory"
+        self._connection.send(GaveUp(why, self._told))
+        os._exit(0)
 
 
 def connect_to_parent(

@@ -193,7 +193,7 @@ def scripted_child(monkeypatch):
     def scripted(*answers):
         asked, left = [], list(answers)
 
-        def ask_child(module, request, timeout_seconds, environment=None):
+        def ask_child(module, request, timeout_seconds, memory_bytes=None, environment=None):
             labels = [check.label for check in request.checks]
             asked.append(labels)
             outcomes = [CheckOutcome(label, "compared", values=[VALUE]) for label in labels]

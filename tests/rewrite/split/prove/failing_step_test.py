@@ -27,7 +27,7 @@ from tests.rewrite.split.write.emission_test import (
 from tests.rewrite.written_signature_test import write
 
 
-def here(module, request, seconds, environment=None):
+def here(module, request, seconds, memory_bytes=None, environment=None):
     runner = _Runner(request)
     return ChecksSoFar([_outcome(runner, check, lambda _: None) for check in request.checks])
 
@@ -96,7 +96,7 @@ def test_a_split_step_that_ends_the_process_differs(tmp_path, monkeypatch):
     split, made, feeds = spoiled(saved_model_v1, tmp_path)
     own = split.given.saved_model_dir
 
-    def ask(module, request, seconds, environment=None):
+    def ask(module, request, seconds, memory_bytes=None, environment=None):
         if request.checks[0].given.model.directory != own:
             raise ChildError("it was killed by SIGSEGV")
         return here(module, request, seconds)
