@@ -5,7 +5,6 @@ The graph's variables are initialised here: TensorFlow runs ops of the user's gr
 
 import gc
 import pickle
-import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from graphs.graph_view import reached
 from graphs.host.freed_memory import give_back
-from graphs.host.parent import connect_to_parent
+from graphs.host.parent import Parent
 from graphs.names import op_of, with_index
 from graphs.protos import GraphDef, NodeDef, Session
 from graphs.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
@@ -33,13 +32,12 @@ _SCOPES = (_SCOPE, "save")
 """Where ops are added to a graph, whose names hang on those that are there."""
 
 
-def main(argv: Sequence[str]) -> None:
-    """Receives the path of a request, builds, and answers with the signature's name.
+def main(parent: Parent) -> None:
+    """Takes the path of a request, builds, and answers with the signature's name.
 
     With "without_values" no op of the graph runs, and the variables' files are left out.
     """
-    connection, _ = connect_to_parent(argv)
-    path = Path(connection.recv())
+    path = Path(parent.request)
     request = pickle.loads(path.read_bytes())
     alike = _built(request)
     gc.collect()
@@ -48,7 +46,7 @@ def main(argv: Sequence[str]) -> None:
     made = Path(request["output_dir"])
     _complete(made / "saved_model.pb", alike, graph_def)
     sync_tree(made)  # beside other work: whoever uses it needn't wait
-    connection.send(request["signature"])
+    parent.tell(request["signature"])
 
 
 def _built(request: dict[str, Any]) -> OneOfAlike | None:
@@ -222,7 +220,3 @@ def _complete(path: Path, alike: OneOfAlike | None, serialized: bytes) -> None:
         del meta_graph.graph_def.node[:]
         meta_graph.graph_def.node.extend(nodes)
     path.write_bytes(saved_model.SerializeToString(deterministic=True))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -49,9 +48,8 @@ def _as_it_is(value: np.ndarray) -> np.ndarray:
     return value
 
 
-def main(argv: Sequence[str]) -> None:
-    """Receives a VerifyRequest; sends ChecksSoFar before each run and at the end."""
-    parent = Parent(argv)
+def main(parent: Parent) -> None:
+    """Takes a VerifyRequest; sends ChecksSoFar before each run and at the end."""
     request: VerifyRequest = parent.request
     if not request.tasks.addresses:
         # As many CPU devices as the placement names, so that its strings mean something.
@@ -357,7 +355,3 @@ def _open_graph(session: Session, model: BareGraph) -> None:
         checkpoint = tf.train.load_checkpoint(model.checkpoint)
         keys = checkpoint_keys(model.variables)
         write_variables(session, {op: checkpoint.get_tensor(key) for op, key in keys.items()})
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -17,6 +17,7 @@ from graphs.host.scratch import scratch_directory
 _PIPE_BYTES = 32_768
 """A pipe takes so much and more, though nobody reads it yet."""
 _REQUEST = "request.pickle"
+_PROCESS = "graphs.host.answering"
 
 
 class ChildError(Exception):
@@ -66,15 +67,15 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
     """
 
     def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
-        """Starts `python -m module`, whose `main` calls `connect_to_parent` first.
+        """Starts `graphs.host.answering`, and in it the module.
 
         Args:
-          module: what runs.
+          module: its `main` takes the `Parent`.
           environment: as for `start_process`.
         """
         self._folder = scratch_directory()
         try:
-            self._child = start_child(module, (), self._folder.name, environment)
+            self._child = start_child(_PROCESS, (module,), self._folder.name, environment)
         except BaseException:
             self._folder.cleanup()
             raise
@@ -82,8 +83,7 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
     def ask(self, request: Any, memory_bytes: float | None = None) -> None:
         """Sends the request, which can be pickled, and doesn't wait until it is received.
 
-        A long one lies in a file: the pipe would be full of it while the child still starts. A
-        child that may hold only so much memory has to have a `Parent`.
+        A long one lies in a file: the pipe would be full of it while the child still starts.
         """
         if memory_bytes is not None:
             request = Limited(request, memory_bytes)
@@ -144,10 +144,10 @@ def ask_child(
     memory_bytes: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Any:
-    """Runs `python -m module`, which receives the request and sends its answer.
+    """Runs a module in a child, which receives the request and sends its answer.
 
     Args:
-      module: its `main` calls `connect_to_parent` first.
+      module: its `main` takes the `Parent`.
       request: what can be pickled.
       timeout_seconds: from the request to the end of the child, which is killed then.
       memory_bytes: as for `AskedChild.ask`.

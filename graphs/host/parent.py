@@ -38,9 +38,14 @@ class Parent:
       request: what was sent.
     """
 
-    def __init__(self, argv: Sequence[str]) -> None:
-        """Waits for the request, and keeps to its limit of memory; takes the child's argv."""
-        self._connection, _ = connect_to_parent(argv)
+    def __init__(self, argv: Sequence[str], uses_gpus: bool = False) -> None:
+        """Waits for the request, and keeps to its limit of memory.
+
+        Args:
+          argv: the child's arguments.
+          uses_gpus: as for `connect_to_parent`.
+        """
+        self._connection, _ = connect_to_parent(argv, uses_gpus)
         self.request: Any = self._connection.recv()
         self._sending = threading.Lock()
         self._told: Any = None

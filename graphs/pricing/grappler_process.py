@@ -12,11 +12,11 @@ The empty request asks for the devices of this host: {"devices": [bytes]}, seria
 import importlib.util
 import sys
 import types
-from collections.abc import Sequence
 from typing import Any
 
-from graphs.host.parent import connect_to_parent
+from graphs.host.parent import Parent
 
+USES_GPUS = True  # to list them
 PACKAGES = ("tensorflow", "tensorflow.python", "tensorflow.python.grappler")
 
 
@@ -67,11 +67,6 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     return {"op_performance": performance}
 
 
-def main(argv: Sequence[str]) -> None:
-    """Receives the request, sends the answer."""
-    connection, _ = connect_to_parent(argv, uses_gpus=True)  # to list them
-    connection.send(answer(connection.recv()))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def main(parent: Parent) -> None:
+    """Sends the answer."""
+    parent.tell(answer(parent.request))

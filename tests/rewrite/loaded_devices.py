@@ -1,16 +1,14 @@
 """Child process: where an emitted model's variables and ops are after loading it again.
 
-Receives {"path", "signature", "feeds"}; sends the devices of variables, by attribute, and of ops
+Takes {"path", "signature", "feeds"}; sends the devices of variables, by attribute, and of ops
 that ran, by name.
 """
 
 from __future__ import annotations
 
-import sys
-
 import tensorflow as tf
 
-from graphs.host.parent import connect_to_parent
+from graphs.host.parent import Parent
 
 v1 = tf.compat.v1
 
@@ -19,9 +17,8 @@ def _short(device: str) -> str:
     return device.rpartition("/")[2]
 
 
-def main(argv: list[str]) -> None:
-    connection, _ = connect_to_parent(argv)
-    request = connection.recv()
+def main(parent: Parent) -> None:
+    request = parent.request
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     tf.config.set_soft_device_placement(True)
@@ -45,8 +42,4 @@ def main(argv: list[str]) -> None:
         for statistics in ran.step_stats.dev_stats
         for node in statistics.node_stats
     }
-    connection.send((variables, where))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    parent.tell((variables, where))

@@ -7,20 +7,32 @@ import sys
 import pytest
 
 from graphs.host.asked_child import AskedChild, ChildError, ask_child
-from graphs.host.parent import Parent
-from tests.graphs.host.child_test import MODULE
+
+MODULE = "tests.graphs.host.asked_child_test"
 
 
-def main(argv):
-    """A child that tells what it was asked, and then waits."""
-    parent = Parent(argv)
-    parent.tell(parent.request)
-    signal.pause()
+def main(parent):
+    """A child that tells what it was asked, and does as it was told."""
+    what = parent.request
+    if what == "silence":
+        return
+    environment = os.environ.get("TFPLACE_TEST")
+    parent.tell({"asked": what, "folder": os.getcwd(), "files": os.listdir(), "has": environment})
+    if what == "twice":
+        parent.tell("the last")
+    elif what == "fail":
+        raise RuntimeError("the last line")
+    elif what == "abort":
+        print("file.cc:1] Check failed: x\n*** stack trace ***\n  @ 0x1", file=sys.stderr)
+        sys.stderr.flush()
+        os.abort()
+    elif what == "hang":
+        signal.pause()
 
 
 def test_a_child_answers_from_a_folder_of_its_own():
     answer = ask_child(MODULE, "end", 60)
-    assert answer["asked"] == "end" and answer["arguments"] == []
+    assert answer["asked"] == "end" and answer["files"] == []
     assert not os.path.exists(answer["folder"])
 
 
@@ -33,7 +45,7 @@ def test_a_long_request_arrives_as_it_is_and_leaves_no_file():
 def test_a_child_has_what_its_environment_is_given():
     with AskedChild(MODULE, {"TFPLACE_TEST": "here"}) as child:
         child.ask("end")
-        assert child.answer(60)["of the environment"] == "here"
+        assert child.answer(60)["has"] == "here"
 
 
 def test_the_last_message_is_the_answer():
@@ -64,10 +76,7 @@ def test_a_child_that_hangs_is_ended():
 
 def test_a_child_that_holds_more_memory_than_it_may_gives_up():
     with pytest.raises(ChildError, match=r"it held more than 0\.0 GiB of memory") as caught:
-        ask_child("tests.graphs.host.asked_child_test", "what", 60, memory_bytes=1.0)
+        ask_child(MODULE, "hang", 60, memory_bytes=1.0)
     assert caught.value.gave_up and not caught.value.is_timeout
-    assert caught.value.last_message in (None, "what")  # it may end before it tells anything
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    before = caught.value.last_message
+    assert before is None or before["asked"] == "hang"  # it may end before it tells anything

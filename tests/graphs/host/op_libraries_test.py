@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -12,7 +11,6 @@ from graphs.errors import ModelError
 from graphs.host.asked_child import ask_child
 from graphs.host.child import child_environment
 from graphs.host.op_libraries import VARIABLE, load_op_libraries
-from graphs.host.parent import Parent
 from graphs.pricing.grappler_costs import run_grappler
 
 MODULE = "tests.graphs.host.op_libraries_test"
@@ -31,11 +29,10 @@ __attribute__((constructor)) static void begin(void) {
 """
 
 
-def main(argv):
+def main(parent):
     """What the child does: it says whether it knows an op."""
     from tensorflow.python.framework import op_def_registry
 
-    parent = Parent(argv)
     parent.tell(op_def_registry.get(parent.request) is not None)
 
 
@@ -77,7 +74,3 @@ def test_what_can_not_be_loaded_is_one_error(tmp_path):
     (tmp_path / "text.so").write_text("no library")
     with pytest.raises(ModelError, match=r"^loading the op library '.*text.so': .*; wanted"):
         load_op_libraries([str(tmp_path / "text.so")])
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,6 +1,5 @@
 """Child process of `prove_ops`: runs ops whole and in parts, or fused and apart, and compares."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,10 +69,8 @@ def _images(case: NormCase) -> dict[str, np.ndarray]:
     return feeds
 
 
-def main(argv: Sequence[str]) -> None:
-    """Receives batches of cases; sends what came of those that are done, before each and at the
-    end."""
-    parent = Parent(argv)
+def main(parent: Parent) -> None:
+    """Takes batches of cases; before each and at the end sends what came of those before."""
     done: list[list[CaseOutcome]] = []
     for batch in parent.request:
         parent.tell(list(done))
@@ -182,7 +179,3 @@ def compared(graph: CaseGraph, whole: Sequence[Any], parts: Sequence[Any]) -> Ca
 def _is_never_written(node: NodeDef, output: int) -> bool:
     """Whether the kernel leaves an output as the memory was: training keeps something in it."""
     return node.op in NORMS and output >= _FIRST_RESERVED and not attr_of(node, "is_training").b
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

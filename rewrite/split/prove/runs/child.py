@@ -1,7 +1,6 @@
 """Child process of `compare_runs`: runs the unsplit and the split step in float64 and compares."""
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,11 +17,9 @@ from rewrite.split.states import Partial, Sharded
 Values = dict[str, np.ndarray]
 
 
-def main(argv: Sequence[str]) -> None:
-    """Receives a CompareRequest; sends RunsCompared, and before each phase what it is."""
-    parent = Parent(argv)
-    request: CompareRequest = parent.request
-    parent.tell(compare(request, lambda phase: parent.tell(RunsCompared(phase=phase))))
+def main(parent: Parent) -> None:
+    """Takes a CompareRequest; sends RunsCompared, and before each phase what it is."""
+    parent.tell(compare(parent.request, lambda phase: parent.tell(RunsCompared(phase=phase))))
 
 
 def compare(request: CompareRequest, tell: Any = lambda phase: None) -> RunsCompared:
@@ -164,7 +161,3 @@ def _first_differing(
         if most_apart(value, whole) > 10 * agreement.floor * size:
             return name
     return ""
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

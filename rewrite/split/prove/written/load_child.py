@@ -1,6 +1,5 @@
 """Child process of `prove_loads`: loads a written model, and where that fails the given one."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from rewrite.split.prove.written.prove_loads import LoadedModels, LoadRequest
 v1 = tf.compat.v1
 
 
-def main(argv: Sequence[str]) -> None:
-    """Receives a LoadRequest; sends LoadedModels before it loads and at the end."""
-    parent = Parent(argv)
+def main(parent: Parent) -> None:
+    """Takes a LoadRequest; sends LoadedModels before it loads and at the end."""
     request: LoadRequest = parent.request
     tf.config.set_soft_device_placement(True)
     made = made_loadable(request)
@@ -88,7 +86,3 @@ def _why_not_wrapped(graph_def: bytes) -> str:
 def _message(error: Exception) -> str:
     kind, said = type(error).__name__, one_line(error, 300)
     return kind if said == kind else f"{kind}: {said}"
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
