@@ -1,17 +1,14 @@
-"""Compares graphs apart from what a placement may change: devices and copies of functions.
+"""Compares graphs apart from what a placement may change: devices, copies of functions, order."""
 
-Both graphs are changed: devices are cleared and copies of functions renamed in place, since a
-graph may have gigabytes of constants.
-"""
-
+import copy
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from graphs.function_library import rename_references
-from graphs.protos import GraphDef, NodeDef
-from rewrite.annotate_devices import bodies
+from graphs.function_library import library_of, rename_references
+from graphs.protos import NodeDef
 from rewrite.call_graph import copy_of
+from rewrite.order.order_edges import forget
 from rewrite.pass_base import RewriteError, op_path
 
 _DERIVED = frozenset({"_output_shapes"})
@@ -19,27 +16,28 @@ _DERIVED = frozenset({"_output_shapes"})
 
 
 def same_graphs(given: Any, placed: Any) -> None:
-    """Raises RewriteError unless two GraphDefs are equal but for devices and copied functions.
+    """Raises RewriteError unless two GraphDefs are equal but for devices, copied functions, order.
 
     Nodes have to stand in the same order; functions needn't. A copy has to be equal to the
     function that it says it is a copy of, and whatever calls it is taken to call that.
     """
-    known = {f.signature.name for f in given.library.function}
-    functions = list(placed.library.function)
+    known, functions = library_of(given), placed.library.function
     copies = {f.signature.name: copy_of(f) for f in functions if f.signature.name not in known}
     there = Counter(f.signature.name for f in functions)
     wanted = Counter(f.signature.name for f in given.library.function)
-    wrong = {name for name in known | there.keys() if there[name] != (wanted[name] or 1)}
+    wrong = {name for name in known.keys() | there.keys() if there[name] != (wanted[name] or 1)}
     wrong |= {name for name, original in copies.items() if original not in known}
     if wrong:
         raise RewriteError(f"comparing function libraries: {min(wrong)!r} is on one side only")
-    _forget_placement(given, {})
-    _forget_placement(placed, copies)
-    _same_nodes("", given.node, placed.node)
-    originals = {f.signature.name: f for f in given.library.function}
+    _same_nodes("", given.node, placed.node, copies)
     for function in functions:
         name = function.signature.name
-        _same_functions(name, originals[copies.get(name, name)], function)
+        original, what = known[copies.get(name, name)], f"function {name!r}"
+        _same_nodes(name, original.node_def, function.node_def, copies)
+        same_message(what, original, function, without=("signature", "node_def"))
+        # A copy's name and the mark in its description are its own.
+        own = ("name", "description") if name in copies else ()
+        same_message(f"the signature of {what}", original.signature, function.signature, own)
     _same_gradients(given.library, placed.library, copies)
     without = ("function", "gradient")
     same_message("function libraries", given.library, placed.library, without)
@@ -94,35 +92,31 @@ def same_imported(given: Any, placed: Any) -> None:
         raise RewriteError(f"comparing with the graph as it came: function {min(lost)!r} is gone")
 
 
-def _forget_placement(graph_def: GraphDef, copies: Mapping[str, str]) -> None:
-    for _, nodes in bodies(graph_def):
-        for node in nodes:
-            if node.device:
-                node.device = ""
-            if copies:
-                rename_references(node, copies)
-
-
-def _same_nodes(function: str, given: Any, placed: Any) -> None:
+def _same_nodes(function: str, given: Any, placed: Any, copies: Mapping[str, str]) -> None:
     if len(given) != len(placed):
         raise RewriteError(
             f"comparing {function or 'the main graph'!r}: {len(given)} ops became {len(placed)}"
         )
     for before, after in zip(given, placed, strict=True):
-        if not same_content(before, after):
+        # Of nearly all only the device has changed. A copy could have gigabytes of constants.
+        device, after.device = after.device, before.device
+        is_same = before == after
+        after.device = device
+        if is_same:
+            continue
+        own, its = (_without_placement(node, copies) for node in (before, after))
+        if not same_content(own, its):
             raise RewriteError(
                 f"comparing {op_path(function, before.name)!r}: more than its device changed"
             )
 
 
-def _same_functions(name: str, given: Any, placed: Any) -> None:
-    _same_nodes(name, given.node_def, placed.node_def)
-    what = f"function {name!r}"
-    same_message(what, given, placed, without=("signature", "node_def"))
-    is_copy = name != given.signature.name
-    # A copy's name and the mark in its description are its own.
-    own = ("name", "description") if is_copy else ()
-    same_message(f"the signature of {what}", given.signature, placed.signature, without=own)
+def _without_placement(node: NodeDef, copies: Mapping[str, str]) -> Any:
+    result = copy.deepcopy(node)
+    result.device = ""
+    forget(result)
+    rename_references(result, copies)
+    return result
 
 
 def _same_gradients(given: Any, placed: Any, copies: Mapping[str, str]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphs.flat_graph import Origin
-from graphs.function_library import rename_references
 from graphs.protos import GraphDef, NodeDef
 from rewrite.annotate_devices import (
     AnnotateDevices,
@@ -17,6 +16,7 @@ from rewrite.annotate_devices import (
     read_devices,
 )
 from rewrite.call_graph import CallGraph, copy_of
+from rewrite.compare_graphs import same_graphs
 from rewrite.order.order_edges import (
     MARK,
     AddOrder,
@@ -205,7 +205,7 @@ def check_rewrite(
       PlacementError: device_of_origin names an op that the graph doesn't have.
     """
     check_order(placed, order)
-    check_same_model(given, placed)
+    same_graphs(given, placed)
     check_devices(placed, device_of_origin)
 
 
@@ -227,76 +227,3 @@ def check_devices(placed: Any, device_of_origin: Mapping[Origin, str]) -> None:
                     f"reading back: {op_path(function, node.name)!r} has device {node.device!r}, "
                     "which nobody asked for"
                 )
-
-
-def check_same_model(given: Any, placed: Any) -> None:
-    """Raises RewriteError unless both compute the same: all is equal but devices, copies, order."""
-    known = {f.signature.name: f for f in given.library.function}
-    copies = {
-        f.signature.name: copy_of(f)
-        for f in placed.library.function
-        if f.signature.name not in known
-    }
-    _same_nodes("", given.node, placed.node, copies)
-    after = {f.signature.name: f for f in placed.library.function}
-    missing = [name for name in known if name not in after]
-    if missing or any(original not in known for original in copies.values()):
-        raise RewriteError(
-            f"comparing function libraries: {missing or sorted(copies)} are on one side only"
-        )
-    for name, function in after.items():
-        _same_function(known[copies.get(name, name)], function, copies)
-    if given.versions != placed.versions:
-        raise RewriteError("comparing graphs: their versions differ")
-    if given.debug_info != placed.debug_info:
-        raise RewriteError("comparing graphs: their debug information differs")
-    if list(given.library.registered_gradients) != list(placed.library.registered_gradients):
-        raise RewriteError("comparing function libraries: their custom gradients differ")
-    gradients = {(g.function_name, g.gradient_func) for g in given.library.gradient}
-    if {
-        (copies.get(g.function_name, g.function_name), g.gradient_func)
-        for g in placed.library.gradient
-    } != gradients:
-        raise RewriteError("comparing function libraries: their gradient functions differ")
-
-
-def _same_function(given: Any, placed: Any, copies: Mapping[str, str]) -> None:
-    name = placed.signature.name
-    _same_nodes(name, given.node_def, placed.node_def, copies)
-    frames = []
-    for function in (given, placed):
-        frame = copy.deepcopy(function)
-        del frame.node_def[:]
-        if name in copies:  # the mark of a copy stands in its description
-            frame.signature.name = name
-            frame.signature.description = ""
-        frames.append(frame)
-    if frames[0] != frames[1]:
-        raise RewriteError(f"comparing function {name!r}: its signature or attributes changed")
-
-
-def _same_nodes(function: str, given: Any, placed: Any, copies: Mapping[str, str]) -> None:
-    if len(given) != len(placed):
-        raise RewriteError(
-            f"comparing {function or 'the main graph'!r}: {len(given)} ops became {len(placed)}"
-        )
-    moved: Any = type(given[0])() if given else None
-    for before, after in zip(given, placed, strict=True):
-        if before == after:
-            continue
-        moved.CopyFrom(before)  # nothing but the device has changed of nearly all of them
-        moved.device = after.device
-        if moved == after:
-            continue
-        if _without_placement(before, copies) != _without_placement(after, copies):
-            raise RewriteError(
-                f"comparing {op_path(function, before.name)!r}: more than its device changed"
-            )
-
-
-def _without_placement(node: NodeDef, copies: Mapping[str, str]) -> Any:
-    result = copy.deepcopy(node)
-    result.device = ""
-    forget(result)
-    rename_references(result, copies)
-    return result

@@ -17,9 +17,10 @@ from graphs.loading.sniff import sniff
 from rewrite import emit as emit_module
 from rewrite.annotate_devices import bodies, read_devices
 from rewrite.call_graph import copy_of
+from rewrite.compare_graphs import same_graphs
 from rewrite.emit import emit, in_model
 from rewrite.model_builder import given_graph
-from rewrite.place_graph import check_same_model, known_origins, place_graph
+from rewrite.place_graph import known_origins, place_graph
 from tests.rewrite.placements import CPU0, CPU1
 
 
@@ -39,7 +40,7 @@ def test_tf2_model_is_kept_and_placed(tf2):
     given, placed = _meta_graph(tf2.source.path), _meta_graph(tf2.path)
 
     assert read_devices(placed.graph_def, tf2.wanted) == tf2.wanted
-    check_same_model(given.graph_def, placed.graph_def)
+    same_graphs(given.graph_def, placed.graph_def)
     assert _files(tf2.path) == {*_files(tf2.source.path), "assets.extra/tfplace/report.json"}
     assert placed.signature_def == given.signature_def
     assert placed.saver_def == given.saver_def
@@ -105,7 +106,7 @@ def test_a_made_training_step_is_left_out(keras_layers):
     assert ignored and all(origin.node.startswith("train_step/") for origin in ignored)
     given = _meta_graph(keras_layers.source.path)
     placed = _meta_graph(keras_layers.path)
-    check_same_model(given.graph_def, placed.graph_def)
+    same_graphs(given.graph_def, placed.graph_def)
     kept = in_model(keras_layers.source, keras_layers.wanted)
     kept = {o: d for o, d in kept.items() if o not in ignored}
     assert any(o.function for o in kept)
@@ -142,7 +143,7 @@ def test_a_text_model_with_several_meta_graphs_is_placed_in_all(tf1, tmp_path):
 
 def test_a_graph_def_becomes_a_model_with_a_training_signature(graph_def):
     written = sniff(Path(graph_def.path, "assets.extra/tfplace/graph.pb")).proto
-    check_same_model(sniff(graph_def.source.path).proto, written)
+    same_graphs(sniff(graph_def.source.path).proto, written)
     assert read_devices(written, graph_def.wanted) == graph_def.wanted
     meta_graph = _meta_graph(graph_def.path)
     assert read_devices(meta_graph.graph_def, graph_def.wanted) == graph_def.wanted
