@@ -324,6 +324,8 @@ def _session_config(runtime: RuntimeConfig) -> Any:
         allow_soft_placement=runtime.soft_placement, device_count={"CPU": runtime.num_logical_cpus}
     )
     if runtime.gpu_memory_bytes:  # as tf.config has split it for functions
-        virtual = config.gpu_options.experimental.virtual_devices.add()
-        virtual.memory_limit_mb.extend(m // 2**20 for m in runtime.gpu_memory_bytes)
+        virtual = config.gpu_options.experimental.virtual_devices
+        virtual.add().memory_limit_mb.extend(m // 2**20 for m in runtime.gpu_memory_bytes)
+        for _ in tf.config.list_physical_devices("GPU")[1:]:  # a Session wants one entry for each
+            virtual.add()
     return config

@@ -47,12 +47,16 @@ def test_the_child_splits_the_first_gpu(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked == [("GPU 0", parts)]
 
 
-def test_a_session_splits_the_gpu_alike() -> None:
+def test_a_session_splits_the_gpu_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = RuntimeConfig(["/device:CPU:0", *HALVES], [""] * 3)
     assert not _session_config(runtime).gpu_options.experimental.virtual_devices
     split = dataclasses.replace(runtime, gpu_memory_bytes=(300 * MIB, 200 * MIB))
     (virtual,) = _session_config(split).gpu_options.experimental.virtual_devices
     assert list(virtual.memory_limit_mb) == [300, 200]
+    # Beside other GPUs TensorFlow refuses a list that is shorter than they are many.
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"{kind} 0", f"{kind} 1"])
+    entries = _session_config(split).gpu_options.experimental.virtual_devices
+    assert [list(entry.memory_limit_mb) for entry in entries] == [[300, 200], []]
 
 
 @pytest.mark.parametrize(("num_gpus", "is_there"), [(0, False), (1, True)])
