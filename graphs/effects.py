@@ -7,8 +7,7 @@ is: an Assert that holds takes the tensors.
 """
 
 import collections
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 
 from graphs.building.op_outputs import argument_types
 from graphs.function_library import reached_functions
@@ -19,7 +18,7 @@ from graphs.protos import GraphDef, MetaGraphDef, NodeDef
 from graphs.source_model import SourceModel
 
 
-def without_effects(graph_def: GraphDef) -> Any:
+def without_effects(graph_def: GraphDef) -> GraphDef:
     """The graph, in which nothing acts outside of the process; itself where nothing does.
 
     Args:
@@ -82,14 +81,14 @@ def acts_outside(node: NodeDef) -> bool:
     return node.op in WRITES or node.op in WRITES_AND_HANDS_ON
 
 
-def _bodies(graph_def: GraphDef) -> Iterator[tuple[Any, str]]:
+def _bodies(graph_def: GraphDef) -> Iterator[tuple[MutableSequence[NodeDef], str]]:
     """The main graph's NodeDefs, those of each function, and what follows an op in an input."""
     yield graph_def.node, ""
     for function in graph_def.library.function:
         yield function.node_def, ":output:0"
 
 
-def _acting(nodes: Iterable[NodeDef]) -> list[Any]:
+def _acting(nodes: Iterable[NodeDef]) -> list[NodeDef]:
     """Those of a body's NodeDefs that act outside of the process."""
     found = [node for node in nodes if acts_outside(node)]
     caches = {op_of(node.input[1]) for node in found if node.op.startswith("Cache")}
@@ -101,7 +100,7 @@ def _acting(nodes: Iterable[NodeDef]) -> list[Any]:
     return [n for n in found if n.op[:5] != "Cache" or op_of(n.input[1]) not in in_memory]
 
 
-def _only_read(node: NodeDef, names: set[str], end: str) -> list[Any]:
+def _only_read(node: NodeDef, names: set[str], end: str) -> list[NodeDef]:
     """Has an op without outputs read what it has read, and no more; returns a constant for that.
 
     Args:

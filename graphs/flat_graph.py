@@ -3,10 +3,10 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from graphs.function_library import library_of
-from graphs.protos import GraphDef
+from graphs.protos import FunctionDef, GraphDef, NodeDef
 from graphs.source_model import TensorSpec
 
 
@@ -56,7 +56,7 @@ class FlatGraph:
     after_of_node: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     opened: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def on_devices(self, devices: Sequence[str]) -> Any:
+    def on_devices(self, devices: Sequence[str]) -> GraphDef:
         """A copy of the GraphDef with device strings, one for each node in its order."""
         placed = type(self.graph_def)()
         placed.CopyFrom(self.graph_def)
@@ -65,11 +65,11 @@ class FlatGraph:
         return placed
 
     @functools.cached_property
-    def nodes(self) -> Mapping[str, Any]:
+    def nodes(self) -> Mapping[str, NodeDef]:
         """{name: NodeDef} of graph_def, which must not change while this lives."""
         return {node.name: node for node in self.graph_def.node}
 
     @functools.cached_property
-    def library(self) -> Mapping[str, Any]:
+    def library(self) -> Mapping[str, FunctionDef]:
         """{name: FunctionDef} of graph_def."""
         return library_of(self.graph_def)

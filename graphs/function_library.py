@@ -1,7 +1,6 @@
 """The functions of a GraphDef: which ones a node calls or refers to, and which calls stay whole."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from graphs.errors import ModelError
 from graphs.op_types import CALLS, CONDITIONALS
@@ -18,7 +17,7 @@ KEPT_WHOLE = {
 }
 
 
-def library_of(graph_def: GraphDef) -> dict[str, Any]:
+def library_of(graph_def: GraphDef) -> dict[str, FunctionDef]:
     """{name: FunctionDef} of all functions that a GraphDef defines."""
     return {function.signature.name: function for function in graph_def.library.function}
 
@@ -84,9 +83,10 @@ def require_bounded(nodes: Iterable[NodeDef], library: Mapping[str, FunctionDef]
     Raises:
       ModelError: opened, they would be more than MAX_OPS ops, or nest deeper than MAX_CALL_DEPTH.
     """
-    size_of, depth_of, waiting = dict[str, int](), dict[str, int](), list[tuple[Any, ...]]()
+    size_of, depth_of = dict[str, int](), dict[str, int]()
+    waiting: list[tuple[str, list[str], Iterator[str]]] = []
 
-    def begin(name: str, inside: Iterable[Any]) -> None:
+    def begin(name: str, inside: Iterable[NodeDef]) -> None:
         size_of[name], depth_of[name] = len(list(inside)), 1
         called = list(referred_functions(inside, library))
         waiting.append((name, called, iter(called)))

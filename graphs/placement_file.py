@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from graphs.devices_asked import named_device
 from graphs.errors import PlacementError
 from graphs.host.did_you_mean import did_you_mean_file, nearest
 from graphs.op_graph import FloatArray, IntArray, OpGraph
+from graphs.protos import Json
 
 _SHARD = "shard_"
 """The copy of `a/b` for shard m is `a/b/shard_m` (the contract, section 9)."""
@@ -132,8 +132,8 @@ def _remedy(op: str, named: Collection[str], known: Collection[str]) -> str:
     return "write a fresh file with `tfplace optimize`"
 
 
-def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    entries: dict[str, Any] = {}
+def _unique_keys(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
+    entries: dict[str, Json] = {}
     for key, value in pairs:
         if key in entries:
             raise ValueError(f"{key!r} stands there twice")

@@ -28,7 +28,7 @@ def write_problem(path: str | IO[bytes], problem: Problem, device_of_op: IntArra
       device_of_op: i4[N] the best placement found.
     """
     graph = problem.graph
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         name: getattr(graph, name, getattr(problem, name, None)) for name in {**ARRAYS, **EXTRAS}
     }
     values["placement"] = device_of_op

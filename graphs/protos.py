@@ -1,13 +1,36 @@
-"""TensorFlow's types by their names: it comes without stubs, so that mypy takes them as Any."""
+"""TensorFlow's types, Keras' and JSON's by their names.
 
+TensorFlow and Keras come without stubs, so that mypy takes them as Any.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
+Message = Any  # any protobuf message
 NodeDef = Any  # one op of a graph
 GraphDef = Any  # ops, and the functions that they call
 FunctionDef = Any
+OpDef = Any  # inputs, outputs and attributes of an op type or a function
 MetaGraphDef = Any  # a graph with its signatures, collections and how its variables are saved
 SavedModelProto = Any  # MetaGraphDefs: the file `saved_model.pb`
+ObjectGraph = Any  # the objects of a SavedModel, which TensorFlow 2 loads
+SignatureDef = Any
+TensorInfo = Any  # an input or output of a SignatureDef
+ShapeProto = Any
 AttrValue = Any
+
 DType = Any
+TensorShape = Any
 Tensor = Any
+TfVariable = Any  # tf.Variable
+Operation = Any
+Graph = Any  # tf.Graph
 Session = Any
+SessionConfig = Any  # tf.compat.v1.ConfigProto
+Structure = Any  # tensors in tuples, lists and dictionaries
+
+KerasModel = Any
+KerasObject = Any  # a loss, an optimizer, a callback
+
+Json = Any  # what json.loads makes
+JsonObject = Mapping[str, Json]

@@ -5,13 +5,12 @@ Imported by child processes only: it is all TensorFlow.
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from graphs.names import op_of, with_index
-from graphs.protos import Session
+from graphs.protos import DType, Operation, Session, Tensor
 from graphs.source_model import Initialization, Variable
 
 ASSIGN_SCOPE = "tfplace_assign"
@@ -42,7 +41,7 @@ def initialize(
 
 
 def starting_values(
-    initialization: Initialization, specs: Mapping[str, tuple[Any, Sequence[int]]], seed: int = 0
+    initialization: Initialization, specs: Mapping[str, tuple[DType, Sequence[int]]], seed: int = 0
 ) -> dict[str, np.ndarray]:
     """{variable: value} of those that no op of the model gives one.
 
@@ -74,7 +73,7 @@ def checkpoint_keys(variables: Iterable[Variable]) -> dict[str, str]:
     return keys
 
 
-def _random_value(of_dtype: Any, of_shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+def _random_value(of_dtype: DType, of_shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
     shape = tuple(max(size, 1) for size in of_shape)
     dtype = tf.as_dtype(of_dtype)
     if dtype == tf.string:
@@ -84,14 +83,14 @@ def _random_value(of_dtype: Any, of_shape: Sequence[int], rng: np.random.Generat
     return np.zeros(shape, dtype.as_numpy_dtype)
 
 
-def assigned(variable: Any, value: Any) -> Any:
+def assigned(variable: Tensor, value: Tensor) -> Operation:
     """An op that gives a variable its value; `variable` is its resource or reference."""
     if variable.dtype == tf.resource:
         return tf.raw_ops.AssignVariableOp(resource=variable, value=value)
     return tf.raw_ops.Assign(ref=variable, value=value, validate_shape=False).op
 
 
-def write_variables(session: Session, values: Mapping[str, Any]) -> None:
+def write_variables(session: Session, values: Mapping[str, object]) -> None:
     """Gives the variables of {variable op: value} their values."""
     feeds, assigns = {}, []
     with session.graph.as_default(), session.graph.name_scope(ASSIGN_SCOPE):
@@ -106,7 +105,7 @@ def write_variables(session: Session, values: Mapping[str, Any]) -> None:
         session.run(assigns, feeds)
 
 
-def read_variables(session: Session, ops: Iterable[str]) -> dict[str, Any]:
+def read_variables(session: Session, ops: Iterable[str]) -> dict[str, np.ndarray]:
     """{variable op: value}.
 
     Raises:

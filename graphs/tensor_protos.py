@@ -3,22 +3,20 @@
 A shape is a tuple of sizes, -1 for an unknown one; None stands for an unknown rank.
 """
 
-from typing import Any
-
 import numpy as np
 
 from graphs.errors import ModelError
-from graphs.protos import NodeDef
+from graphs.protos import NodeDef, ShapeProto
 
 Shape = tuple[int, ...] | None
 
 
-def shape_of(proto: Any) -> Shape:
+def shape_of(proto: ShapeProto) -> Shape:
     """The shape that a TensorShapeProto says."""
     return None if proto.unknown_rank else tuple(int(dim.size) for dim in proto.dim)
 
 
-def shape_proto(shape: Shape) -> Any:
+def shape_proto(shape: Shape) -> ShapeProto:
     """The TensorShapeProto of a shape."""
     from tensorflow.core.framework import tensor_shape_pb2
 
@@ -30,7 +28,7 @@ def shape_proto(shape: Shape) -> Any:
     return proto
 
 
-def placeholder(name: str, dtype: str, shape: Shape) -> Any:
+def placeholder(name: str, dtype: str, shape: Shape) -> NodeDef:
     """A NodeDef of a placeholder of this name, dtype name and shape."""
     import tensorflow as tf
     from tensorflow.core.framework import node_def_pb2

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_matrix
@@ -311,7 +310,7 @@ def _declared_bytes(node: NodeDef) -> int:
 
 def origin_devices(
     flat: FlatGraph, built: BuiltGraph, device_of_op: IntArray, device_names: Sequence[str]
-) -> Mapping[Any, str]:
+) -> Mapping[Origin, str]:
     """{Origin: device string} of every node that is in the model, those inside units too."""
     devices = [device_names[d] for d in device_of_op[built.op_of_node].tolist()]
     own = {

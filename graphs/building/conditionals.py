@@ -10,12 +10,11 @@ times, so an op graph can't.
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from graphs import op_types
 from graphs.function_library import kept_whole, reached_functions
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import FunctionDef, NodeDef, OpDef
 
 LOWERED = "_lower_using_switch_merge"
 
@@ -93,7 +92,7 @@ def boundary_names(name: str, node: NodeDef) -> Iterator[str]:
         yield from (f"{name}/{kind}_{i}" for i in range(len(node.attr[key].list.type)))
 
 
-def _fits_branches(node: NodeDef, signatures: Sequence[Any]) -> bool:
+def _fits_branches(node: NodeDef, signatures: Sequence[OpDef]) -> bool:
     """Whether the branches take and make as many tensors as the op says, unless it is damaged."""
     if not {"Tin", "Tout"} <= set(node.attr):  # reading a missing key of a proto map would add it
         return False
@@ -144,7 +143,7 @@ def put_into_optional(optional: str, nodes: Mapping[str, NodeDef]) -> list[str]:
 
 
 def _merged_for(
-    merge: Any, inputs: Sequence[str], switch: str, nodes: Mapping[str, NodeDef]
+    merge: NodeDef, inputs: Sequence[str], switch: str, nodes: Mapping[str, NodeDef]
 ) -> Sequence[str]:
     """What a Merge hands to this output of a Switch, "" for any; see open_conditionals.py."""
     predicate = nodes.get(f"{merge.name.rpartition('/output_')[0]}/predicate")

@@ -17,7 +17,7 @@ from graphs.names import data_inputs, op_of, parse_input, tensor_of
 from graphs.protos import NodeDef
 from graphs.tensor_protos import constant
 
-_BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
+_BINARY: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "Add": operator.add,
     "AddV2": operator.add,
     "Sub": operator.sub,

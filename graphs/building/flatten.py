@@ -15,7 +15,6 @@ which may not run, it joins the conditional's side effects instead.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -300,7 +299,9 @@ class _Linker:
         return [names[number] for number in ordered]
 
 
-def _pruned(graph_def: GraphDef, feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> list[Any]:
+def _pruned(
+    graph_def: GraphDef, feeds: Sequence[TensorSpec], fetches: Sequence[str]
+) -> list[NodeDef]:
     """The nodes of the main graph that the run reaches, in the order of the file."""
     view = GraphView(graph_def)
     for spec in feeds:

@@ -5,7 +5,6 @@ conditional.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from graphs import op_types
 from graphs.names import op_of
@@ -27,12 +26,12 @@ def frame_stacks(nodes: Sequence[NodeDef]) -> dict[str, tuple[str, ...]]:
     """{node: the frames that it is in, the outermost first} for all nodes in v1 loops."""
     if not any(node.op in op_types.ENTER for node in nodes):
         return {}
-    users: dict[str, list[Any]] = {}
+    users: dict[str, list[NodeDef]] = {}
     for node in nodes:
         for source in node.input:
             users.setdefault(op_of(source), []).append(node)
     stack_of_node: dict[str, tuple[str, ...]] = {}
-    pending: list[tuple[Any, tuple[str, ...]]] = [
+    pending: list[tuple[NodeDef, tuple[str, ...]]] = [
         (node, ()) for node in nodes if node.op in op_types.ENTER
     ]
     seen: set[tuple[str, tuple[str, ...]]] = set()

@@ -1,11 +1,10 @@
 """What is known of a tensor that a function is given or returns, and an op that stands for it."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
-from graphs.protos import GraphDef
+from graphs.protos import GraphDef, NodeDef
 from graphs.tensor_protos import Shape, placeholder
 
 NOTHING: Shape = (-2,)
@@ -100,7 +99,7 @@ def joined(one: Known, other: Known) -> Known:
     )
 
 
-def constant_node(name: str, value: np.ndarray, dtype: str | None = None) -> Any:
+def constant_node(name: str, value: np.ndarray, dtype: str | None = None) -> NodeDef:
     """A Const of this name."""
     import tensorflow as tf
 

@@ -8,14 +8,13 @@ which a Reshape reads two, would take gigabytes and minutes.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from graphs.building.op_outputs import argument_types, op_definition, output_names, output_offsets
 from graphs.errors import ModelError
 from graphs.function_library import library_of, referred_functions
 from graphs.names import data_inputs, op_of, parse_input
 from graphs.op_types import REACHES_OUT
-from graphs.protos import DType, FunctionDef, GraphDef, NodeDef
+from graphs.protos import DType, FunctionDef, GraphDef, NodeDef, Tensor, TensorShape
 
 MOST_BYTES = 1 << 20
 """What may be held to evaluate a constant: sizes and permutations are far smaller."""
@@ -27,7 +26,7 @@ _GROWS = re.compile(
 _FED = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 
-def never_evaluated(graph_def: GraphDef) -> Any:
+def never_evaluated(graph_def: GraphDef) -> GraphDef:
     """The graph with ops that TensorFlow does not evaluate in place of those that it must not.
 
     Returns:
@@ -55,7 +54,7 @@ def never_evaluated(graph_def: GraphDef) -> Any:
     return copy
 
 
-def restore_evaluated(made: Any, given: Any) -> None:
+def restore_evaluated(made: GraphDef, given: GraphDef) -> None:
     """Gives back, to a graph that was made of `never_evaluated(given)`, the ops of `given`."""
     nodes = {each.name: each for each in given.node}
     functions = {each.signature.name: each for each in given.library.function}
@@ -67,12 +66,14 @@ def restore_evaluated(made: Any, given: Any) -> None:
             function.CopyFrom(functions[function.signature.name])
 
 
-def _nodes(body: Any) -> Any:
+def _nodes(body: GraphDef | FunctionDef) -> Sequence[NodeDef]:
     """The nodes of a GraphDef or a FunctionDef."""
     return body.node_def if hasattr(body, "node_def") else body.node
 
 
-def _replace(node: NodeDef, library: Mapping[str, FunctionDef], shapes: Sequence[Any]) -> None:
+def _replace(
+    node: NodeDef, library: Mapping[str, FunctionDef], shapes: Sequence[TensorShape]
+) -> None:
     types = [argument_types(node, library, of_outputs) for of_outputs in (False, True)]
     node.attr.clear()
     if len(shapes) == 1:  # it can say its shape
@@ -94,15 +95,15 @@ class _Constants:
     already. TensorFlow infers their shapes there, and evaluates for that what has been found small.
     """
 
-    def __init__(self, body: Any, library: Mapping[str, FunctionDef]) -> None:
+    def __init__(self, body: GraphDef | FunctionDef, library: Mapping[str, FunctionDef]) -> None:
         self._library = library
         self._nodes = {node.name: node for node in _nodes(body)}
-        self._made: dict[str, Sequence[Any]] = {}  # {constant op: its tensors, or stand-ins}
+        self._made: dict[str, Sequence[Tensor]] = {}  # {constant op: its tensors, or stand-ins}
         self._own: dict[str, float] = {}  # bytes of an op
         self._bytes: dict[str, float] = {}  # of an op and of all that it is computed of
-        self._replaced: dict[str, Sequence[Any]] = {}
+        self._replaced: dict[str, Sequence[TensorShape]] = {}
 
-    def not_to_evaluate(self) -> dict[str, Sequence[Any]]:
+    def not_to_evaluate(self) -> dict[str, Sequence[TensorShape]]:
         """{op: the shapes of its outputs} of all that must not be evaluated."""
         import tensorflow as tf
 
@@ -175,7 +176,7 @@ class _Constants:
             return node.attr["value"].ByteSize() > MOST_BYTES
         return next(referred_functions([node], self._library), None) is not None
 
-    def _imported(self, nodes: Sequence[NodeDef]) -> dict[str, Sequence[Any]]:
+    def _imported(self, nodes: Sequence[NodeDef]) -> dict[str, Sequence[Tensor]]:
         """{op: its tensors}; without ops whose inputs TensorFlow refuses."""
         import tensorflow as tf
 
@@ -199,20 +200,20 @@ class _Constants:
             return {**self._imported(nodes[:half]), **self._imported(nodes[half:])} if half else {}
         return {name: op.outputs for name, op in zip(names, ops, strict=True)}
 
-    def _tensor(self, name: str) -> Any:
+    def _tensor(self, name: str) -> Tensor:
         parsed = parse_input(name)
         first = 0
         if parsed.output_arg:
             first = output_offsets(self._nodes[parsed.op], self._library)[parsed.output_arg]
         return self._made[parsed.op][first + parsed.output]
 
-    def _unknown(self, node: NodeDef) -> list[Any]:
+    def _unknown(self, node: NodeDef) -> list[TensorShape]:
         import tensorflow as tf
 
         return [tf.TensorShape(None) for _ in argument_types(node, self._library, True)]
 
 
-def _bytes(shape: Any, dtype: DType, most: float) -> float:
+def _bytes(shape: TensorShape, dtype: DType, most: float) -> float:
     """Of a tensor, or `most` where its size isn't known."""
     if dtype.name in ("resource", "variant"):
         return 0.0

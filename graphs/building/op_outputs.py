@@ -2,17 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from graphs.errors import ModelError
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import AttrValue, FunctionDef, NodeDef, OpDef
 
 _NOT_REGISTERED = re.compile(r"Op type not registered '(\w+)'")
 MOST_OUTPUTS = 100_000
 _REFERENCE = 100  # more than its own has the DataType number of a reference
 
 
-def op_definition(op_type: str, node_name: str = "") -> Any:
+def op_definition(op_type: str, node_name: str = "") -> OpDef:
     """TensorFlow's OpDef.
 
     Raises:
@@ -95,7 +94,7 @@ def argument_types(
     return types
 
 
-def _attr(node: NodeDef, signature: Any, name: str) -> Any:
+def _attr(node: NodeDef, signature: OpDef, name: str) -> AttrValue:
     """An attribute, or its default where a NodeDef leaves it out; the node stays as it is."""
     if name in node.attr:
         return node.attr[name]
@@ -103,7 +102,7 @@ def _attr(node: NodeDef, signature: Any, name: str) -> Any:
     return next(defaults, type(node)().attr[name])
 
 
-def _signature(node: NodeDef, library: Mapping[str, FunctionDef]) -> Any:
+def _signature(node: NodeDef, library: Mapping[str, FunctionDef]) -> OpDef:
     if node.op in library:
         return library[node.op].signature
     return op_definition(node.op, node.name)

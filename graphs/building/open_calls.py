@@ -5,7 +5,6 @@ Outputs of calls keep the calls' names here, and nothing is pruned; flatten.py d
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from graphs import op_types
 from graphs.building.conditionals import (
@@ -30,7 +29,7 @@ from graphs.errors import ModelError
 from graphs.flat_graph import Origin
 from graphs.function_library import called_function, kept_whole
 from graphs.names import data_inputs, free_name, with_index
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import FunctionDef, NodeDef, OpDef
 
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp"})
 """Ops that TensorFlow calls stateful, and that change nothing."""
@@ -65,7 +64,7 @@ class CallOpener:
         self._gate: dict[str, str] = {}
         self.conditional_of: dict[str, str] = {}
         self.unit_reason: dict[str, str] = {}
-        self.opened: dict[str, Any] = {}
+        self.opened: dict[str, NodeDef] = {}
         self._paths: dict[str, frozenset[str]] = {}
 
     def open_main(self, nodes: Sequence[NodeDef]) -> None:
@@ -170,7 +169,7 @@ class CallOpener:
             elif node.op not in _READS and self._signature(node).is_stateful:
                 yield name
 
-    def _signature(self, node: NodeDef) -> Any:
+    def _signature(self, node: NodeDef) -> OpDef:
         if node.op in self.library:
             return self.library[node.op].signature
         return op_definition(node.op, node.name)

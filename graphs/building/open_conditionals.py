@@ -21,7 +21,7 @@ branches on two devices would look as if they ran side by side.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from graphs.building.conditionals import Branch
 from graphs.building.raw_node import NOT_OF_THE_MODEL, Body, RawNode
@@ -138,7 +138,7 @@ class _Boundary:
 _INT32, _BOOL = 3, 10  # tensorflow.DataType
 
 
-def _node(op: str, dtype: int) -> Any:
+def _node(op: str, dtype: int) -> NodeDef:
     from tensorflow.core.framework import node_def_pb2
 
     node = node_def_pb2.NodeDef(op=op)

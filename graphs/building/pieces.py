@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from graphs.building.never_evaluated import never_evaluated
 from graphs.building.same_shapes import ELEMENTWISE, bare
 from graphs.function_library import KEPT_WHOLE, called_function, library_of, reached_functions
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index
-from graphs.protos import FunctionDef, GraphDef, NodeDef
+from graphs.protos import FunctionDef, GraphDef, NodeDef, Operation, Tensor, TensorShape
 from graphs.tensor_protos import Shape, shape_of
 
 MOST_NUMBERS = 64
@@ -115,7 +114,7 @@ class Pieces:
         self._stand_in: dict[str, str] = {}  # {a unit's output "op:i": what stands for it}
         self._num_made: dict[str, int] = {}  # {unit: its outputs}
         self._held: dict[str, Held] = {}
-        self._ops: dict[str, Any] = {}
+        self._ops: dict[str, Operation] = {}
         units = [node for node in graph_def.node if functions_of(node, self._library)]
         in_pieces = {node.name for node in units} if called and _in_order(graph_def.node) else ()
         for node in graph_def.node:
@@ -127,11 +126,11 @@ class Pieces:
             read.update(name for node in graph_def.node for name in self._sizes(node))
         self.known = {tensor: self.of(tensor) for tensor in sorted(read)}
 
-    def outputs(self, op: str) -> Sequence[Any]:
+    def outputs(self, op: str) -> Sequence[Tensor]:
         """The tensors that an op makes, or what stands for them."""
         if op in self._num_made:
             return [self._tensor(f"{op}:{i}") for i in range(self._num_made[op])]
-        outputs: Sequence[Any] = self._ops[op].outputs
+        outputs: Sequence[Tensor] = self._ops[op].outputs
         return outputs
 
     def of(self, name: str) -> Known:
@@ -157,7 +156,7 @@ class Pieces:
                 if of_name.op != "Const" and self._tensor(name).dtype.name in ("int32", "int64"):
                     yield with_index(name)
 
-    def _tensor(self, name: str) -> Any:
+    def _tensor(self, name: str) -> Tensor:
         name = with_index(name)
         source = parse_input(self._stand_in.get(name, name))
         return self._ops[source.op].outputs[source.output]
@@ -215,7 +214,7 @@ class Pieces:
                 if held is not None:
                     self._held[tensor.name] = held
 
-    def _held_by(self, node: NodeDef, tensor: Any) -> Held | None:
+    def _held_by(self, node: NodeDef, tensor: Tensor) -> Held | None:
         """What is in a list that a node makes; None where it makes none or that isn't known."""
         inputs = tensor.op.inputs
         if node.op in ("TensorListReserve", "EmptyTensorList"):
@@ -299,7 +298,7 @@ def _handed_on(function: FunctionDef) -> set[int]:
     return {number for number, (argument, source) in pairs if argument == source}
 
 
-def known_shape(shape: Any) -> Shape:
+def known_shape(shape: TensorShape) -> Shape:
     """A tf.TensorShape as a tuple."""
     if shape.rank is None:
         return None
@@ -311,7 +310,7 @@ def _size(shape: Shape) -> int:
     return -1 if shape is None or min(shape, default=0) < 0 else math.prod(shape)
 
 
-def evaluated(tensor: Any) -> np.ndarray | None:
+def evaluated(tensor: Tensor) -> np.ndarray | None:
     """The value of a tf.Tensor that constants and shapes fix; None where they don't."""
     from tensorflow.python.client import pywrap_tf_session
 
@@ -320,7 +319,7 @@ def evaluated(tensor: Any) -> np.ndarray | None:
     return None if value is None else np.asarray(value)
 
 
-def _declared(tensor: Any) -> Shape:
+def _declared(tensor: Tensor) -> Shape:
     """The shape of the elements that a new list was made for."""
     from tensorflow.core.framework import cpp_shape_inference_pb2
     from tensorflow.python.client import pywrap_tf_session

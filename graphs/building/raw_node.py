@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from graphs.flat_graph import Origin
 from graphs.protos import NodeDef
@@ -78,14 +77,14 @@ def paths_of(nodes: Sequence[NodeDef]) -> frozenset[str]:
     return frozenset(paths)
 
 
-def no_op(name: str) -> Any:
+def no_op(name: str) -> NodeDef:
     """A NodeDef that only orders others."""
     from tensorflow.core.framework import node_def_pb2
 
     return node_def_pb2.NodeDef(name=name, op="NoOp")
 
 
-def substituted(node: NodeDef, call: Any) -> Any:
+def substituted(node: NodeDef, call: NodeDef) -> NodeDef:
     """The node with the attributes that its function leaves open, as the call gives them."""
     if not any(value.placeholder for value in node.attr.values()):
         return node

@@ -6,7 +6,6 @@ are of two sizes at most. Importing all of them takes 14 s; those that differ, t
 
 import functools
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -82,7 +81,7 @@ class _Alike:
         self._of_elements: dict[tuple[bytes, tuple[_Source, ...]], int] = {}
         self._may_be_known: set[int] = set()
         self._of_shape: dict[int, int] = {}  # what stands for it where elements don't matter
-        self._constants: dict[int, Any] = {}
+        self._constants: dict[int, NodeDef] = {}
         self._constant_of: dict[tuple[int, bytes], int] = {}  # the first of a type and a shape
         self._long_as: dict[int, Sequence[int]] = {}  # the first of a cut's parts of that size
         edges = edges_of(nodes)
@@ -199,7 +198,7 @@ def has_state(op_type: str) -> bool:
     return definition is None or definition.is_stateful
 
 
-def without_same(graph_def: GraphDef, first: LongArray) -> Any:
+def without_same(graph_def: GraphDef, first: LongArray) -> GraphDef:
     """The graph of the first nodes alone, without control edges: they read the first of others."""
     nodes = graph_def.node
     stand_in = {nodes[n].name: nodes[f].name for n, f in enumerate(first.tolist()) if n != f}

@@ -10,7 +10,6 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from graphs.function_library import library_of
 from graphs.host.time_limit import require_time
 from graphs.names import op_of, parse_input, with_index
 from graphs.op_graph import LongArray
-from graphs.protos import DType, GraphDef, NodeDef
+from graphs.protos import DType, GraphDef, NodeDef, ShapeProto
 from graphs.source_model import TensorSpec
 from graphs.tensor_protos import Shape, placeholder, shape_proto
 
@@ -226,7 +225,7 @@ def _in_loops(
     return began or changed
 
 
-def _standing_in(graph_def: GraphDef, first: LongArray, kept: Any) -> dict[str, Any]:
+def _standing_in(graph_def: GraphDef, first: LongArray, kept: GraphDef) -> dict[str, NodeDef]:
     """{name: the node of `kept` that stands for it}."""
     of_name = {node.name: node for node in kept.node}
     nodes = graph_def.node
@@ -276,7 +275,7 @@ def _infer(
 
 
 def _bounded(
-    kept: Any,
+    kept: GraphDef,
     feeds: Sequence[TensorSpec],
     called: Called | None,
     nodes: Callable[[], Mapping[str, NodeDef]] | None = None,
@@ -302,7 +301,7 @@ def _bounded(
 
 
 def _imported(
-    kept: Any, feeds: Sequence[TensorSpec], called: Called | None
+    kept: GraphDef, feeds: Sequence[TensorSpec], called: Called | None
 ) -> tuple[Pieces, TensorProperties]:
     """What TensorFlow says of a graph's tensors."""
     import tensorflow as tf
@@ -320,7 +319,7 @@ def _imported(
     return pieces, _read(pieces, kept, {feed.tensor: feed.shape for feed in feeds}, called)
 
 
-def with_feeds_as_placeholders(graph_def: GraphDef, feeds: Iterable[TensorSpec]) -> Any:
+def with_feeds_as_placeholders(graph_def: GraphDef, feeds: Iterable[TensorSpec]) -> GraphDef:
     """A copy without device and colocation wishes whose fed tensors come from placeholders.
 
     A fed placeholder gets the feed's shape; any other fed tensor is cut from its producer:
@@ -337,7 +336,7 @@ def with_feeds_as_placeholders(graph_def: GraphDef, feeds: Iterable[TensorSpec])
     bare = tf.compat.v1.GraphDef(library=graph_def.library, versions=graph_def.versions)
     node_named = {node.name: node for node in graph_def.node}
     fed_name: dict[str, str] = {}
-    fed_shape: dict[str, Any] = {}
+    fed_shape: dict[str, ShapeProto] = {}
     for feed in feeds:
         node = node_named.get(op_of(feed.tensor))
         if node is not None and node.op != "Placeholder":

@@ -7,7 +7,6 @@ taken; it is an upper bound, because another part may end the loop earlier.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from graphs import op_types
 from graphs.building.constant_values import ConstantValues, whole
@@ -112,7 +111,7 @@ def _functional_step(body: _Body, index: int) -> int | None:
 
 
 def frame_trip_count(
-    loop_cond: Any, nodes: Mapping[str, NodeDef], values: ConstantValues
+    loop_cond: NodeDef, nodes: Mapping[str, NodeDef], values: ConstantValues
 ) -> int | None:
     """Iterations of the v1 loop with this LoopCond; None where they can't be known."""
 

@@ -7,7 +7,6 @@ given. A variable's handle is the variable's op itself, so that its shape is kno
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from graphs.building.flatten import flatten
 from graphs.building.pieces import add_call, add_functions, functions_of
@@ -15,6 +14,7 @@ from graphs.building.shapes import TensorProperties
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs
+from graphs.protos import GraphDef
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _call_name(number: int) -> str:
 
 def _graph_of_calls(
     functions: Sequence[UnitFunction], flat: FlatGraph, properties: TensorProperties
-) -> tuple[Any, list[str]]:
+) -> tuple[GraphDef, list[str]]:
     """A graph that calls each function once, and its fetches."""
     graph_def = type(flat.graph_def)(versions=flat.graph_def.versions)
     add_functions(graph_def, [each.function for each in functions], flat.library)

@@ -6,7 +6,6 @@ sizes of kernels are those of TensorFlow's own for one thread, as a worker has i
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from graphs.building.trip_counts import functional_trip_count
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index
 from graphs.op_graph import LongArray
-from graphs.protos import NodeDef
+from graphs.protos import FunctionDef, NodeDef
 from graphs.tensor_protos import Shape
 
 _NEW = frozenset({"TensorListReserve", "EmptyTensorList"})
@@ -91,7 +90,7 @@ def _bytes(held: Held | None, count: int) -> int:
     return 0
 
 
-def _put(body: Any) -> dict[int, str]:
+def _put(body: FunctionDef) -> dict[int, str]:
     """{result of a loop's body: the tensor that an iteration puts into that list}.
 
     The tensor is "" where something else holds it anyway.

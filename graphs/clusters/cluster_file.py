@@ -21,7 +21,6 @@ import math
 import pathlib
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from graphs.cluster import COMMUNICATION_RULES, Cluster, Device, Interval, TransferWork
 from graphs.clusters.hosts import (
@@ -43,6 +42,7 @@ from graphs.clusters.json_values import (
 from graphs.errors import ClusterError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 from graphs.machine_numbers import is_name
+from graphs.protos import Json, JsonObject
 
 _CLUSTER_SECONDS = ("step_overhead_seconds", "fetch_seconds")
 CLUSTER_KEYS = (
@@ -82,14 +82,14 @@ def read_cluster(path: str) -> Cluster:
         raise ClusterError(f"reading cluster file {path}: {error}") from error
 
 
-def _from_text(text: str) -> Any:
+def _from_text(text: str) -> Json:
     try:
         return json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:  # also for a number of thousands of digits
         raise ClusterError(f"not JSON: {error}") from error
 
 
-def cluster_to_json(cluster: Cluster) -> dict[str, Any]:
+def cluster_to_json(cluster: Cluster) -> dict[str, Json]:
     """The JSON value of a cluster file, with every link listed and memory in bytes.
 
     Measured figures that are 0 are left out.
@@ -114,7 +114,7 @@ def cluster_to_json(cluster: Cluster) -> dict[str, Any]:
         for t, target in enumerate(cluster.devices)
         if s != t
     ]
-    head: dict[str, Any] = {"name": cluster.name, "communication": cluster.communication}
+    head: dict[str, Json] = {"name": cluster.name, "communication": cluster.communication}
     if cluster.origin:
         head["origin"] = cluster.origin
     for key in _CLUSTER_SECONDS:
@@ -131,7 +131,7 @@ def _busy_to_json(work: TransferWork | None, source: int, target: int) -> dict[s
     return {key: float(getattr(work, field)[source, target]) for key, field in BUSY_FIELD.items()}
 
 
-def cluster_from_json(value: Any) -> Cluster:
+def cluster_from_json(value: Json) -> Cluster:
     """The cluster of a parsed cluster file.
 
     Raises:
@@ -179,7 +179,7 @@ def cluster_from_json(value: Any) -> Cluster:
     return host
 
 
-def _device(position: int, value: Any) -> Device:
+def _device(position: int, value: Json) -> Device:
     """The device of one entry of "devices"."""
     where = f"device {position}"
     require_keys(where, value, DEVICE_KEYS, required=("name", "memory"))
@@ -226,7 +226,7 @@ def _device(position: int, value: Any) -> Device:
     )
 
 
-def taught_of(cluster: Mapping[str, Any]) -> Mapping[str, Interval]:
+def taught_of(cluster: JsonObject) -> Mapping[str, Interval]:
     """{number: value, low, high} of a parsed cluster file; empty where there is none.
 
     Raises:
@@ -241,7 +241,7 @@ def taught_of(cluster: Mapping[str, Any]) -> Mapping[str, Interval]:
     return {name: (float(v), float(low), float(high)) for name, (v, low, high) in taught.items()}
 
 
-def _is_interval(values: Any, is_factor: bool) -> bool:
+def _is_interval(values: Json, is_factor: bool) -> bool:
     """A factor is never 0."""
     if not isinstance(values, list) or len(values) != 3:
         return False

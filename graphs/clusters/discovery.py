@@ -9,7 +9,6 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from graphs.clusters.cluster_file import read_cluster
 from graphs.clusters.this_host import local_gpus, this_cpu
 from graphs.errors import ClusterError
 from graphs.host.did_you_mean import did_you_mean
+from graphs.protos import Json
 
 OTHER_FORMS = ("local", "workers:N", "gpu_split:N", "tf_config")
 
@@ -197,7 +197,7 @@ def tf_config_cluster(text: str) -> Cluster:
     return _uniform("tf_config", devices, *(LOOPBACK if len(hosts) == 1 else NETWORK))
 
 
-def _addresses(value: Any) -> Sequence[str]:
+def _addresses(value: Json) -> Sequence[str]:
     if isinstance(value, Mapping):  # sparse form: {"3": "host:port"}
         value = [value[str(i)] for i in range(len(value))]
     if not isinstance(value, list) or not all(isinstance(a, str) and ":" in a for a in value):

@@ -6,8 +6,7 @@ between hosts all pairs of devices have the figures of `host_link`.
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,13 +15,14 @@ from graphs.clusters.json_values import count_of, number_of, require_keys, shown
 from graphs.errors import ClusterError
 from graphs.host.did_you_mean import did_you_mean
 from graphs.op_graph import FloatArray
+from graphs.protos import JsonObject
 
 HOSTS_KEYS = ("hosts", "host_link")
 MOST_DEVICES = 1024
 """Of all hosts together: arrays of links grow with its square."""
 
 
-def repeated_on_hosts(host: Cluster, value: Mapping[str, Any]) -> Cluster:
+def repeated_on_hosts(host: Cluster, value: JsonObject) -> Cluster:
     """The cluster of so many hosts like this one.
 
     Args:
@@ -63,7 +63,7 @@ def repeated_on_hosts(host: Cluster, value: Mapping[str, Any]) -> Cluster:
     )
 
 
-def _addresses(value: Mapping[str, Any]) -> Sequence[str]:
+def _addresses(value: JsonObject) -> Sequence[str]:
     """[H] the address of each host, empty where the file gives only their number."""
     hosts = value["hosts"]
     if not isinstance(hosts, list):
@@ -78,7 +78,7 @@ def _addresses(value: Mapping[str, Any]) -> Sequence[str]:
     return hosts
 
 
-def _host_link(value: Mapping[str, Any], number: int) -> tuple[Sequence[float], bool]:
+def _host_link(value: JsonObject, number: int) -> tuple[Sequence[float], bool]:
     """The figures of a link between hosts, and whether a host's devices share its network card."""
     if "host_link" not in value:
         if number > 1:
@@ -133,7 +133,7 @@ LINK_KEYS = ("from", "to", *DEFAULT_LINK_KEYS)
 
 
 def links_of(
-    value: Mapping[str, Any], names: Sequence[str]
+    value: JsonObject, names: Sequence[str]
 ) -> tuple[FloatArray, FloatArray, TransferWork | None]:
     """f8[D, D] latency, diagonal 0; f8[D, D] bytes per second, diagonal inf; transfers' work."""
     figures = np.full((len(DEFAULT_LINK_KEYS), len(names), len(names)), np.nan)
@@ -172,7 +172,7 @@ def links_of(
     return latency, rate, TransferWork(*busy) if np.any(busy) else None
 
 
-def link_figures(where: str, entry: Mapping[str, Any]) -> list[float]:
+def link_figures(where: str, entry: JsonObject) -> list[float]:
     """The figures of a link, in the order of DEFAULT_LINK_KEYS."""
     rate, *others = DEFAULT_LINK_KEYS
     return [

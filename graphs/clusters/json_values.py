@@ -4,11 +4,11 @@ import collections
 import json
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from graphs.errors import ClusterError
 from graphs.host.did_you_mean import did_you_mean
+from graphs.protos import Json, JsonObject
 
 _UNITS = {"": 1, "B": 1} | {
     f"{prefix}{suffix}": base ** (power + 1)
@@ -18,7 +18,7 @@ _UNITS = {"": 1, "B": 1} | {
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
-def parse_bytes(where: str, value: Any) -> int:
+def parse_bytes(where: str, value: Json) -> int:
     """Bytes of "12GiB", "16GB", "512 MiB" or an integer; decimals like "1.5GiB" round down.
 
     Raises:
@@ -38,7 +38,9 @@ def parse_bytes(where: str, value: Any) -> int:
     return int(size)
 
 
-def require_keys(where: str, value: Any, known: Collection[str], required: Collection[str]) -> None:
+def require_keys(
+    where: str, value: Json, known: Collection[str], required: Collection[str]
+) -> None:
     """Raises ClusterError unless it is an object with all required keys and only known ones."""
     if not isinstance(value, dict):
         raise ClusterError(f"{where} is {shown(value)}; wanted a JSON object")
@@ -51,7 +53,7 @@ def require_keys(where: str, value: Any, known: Collection[str], required: Colle
             raise ClusterError(f"{where} has no {key!r}, which is required")
 
 
-def text_of(where: str, value: Mapping[str, Any], key: str, default: str) -> str:
+def text_of(where: str, value: JsonObject, key: str, default: str) -> str:
     """The string under a key."""
     text = value.get(key, default)
     if not isinstance(text, str):
@@ -59,9 +61,7 @@ def text_of(where: str, value: Mapping[str, Any], key: str, default: str) -> str
     return text
 
 
-def number_of(
-    where: str, value: Mapping[str, Any], key: str, default: float, zero: bool = False
-) -> float:
+def number_of(where: str, value: JsonObject, key: str, default: float, zero: bool = False) -> float:
     """The finite number under a key, above 0, or at least 0 where `zero` says so."""
     given = value.get(key, default)
     wanted = "a number of at least 0" if zero else "a number above 0"
@@ -76,7 +76,7 @@ def number_of(
     return number
 
 
-def count_of(where: str, value: Mapping[str, Any], key: str, default: int) -> int:
+def count_of(where: str, value: JsonObject, key: str, default: int) -> int:
     """The whole number above 0 under a key."""
     number = number_of(where, value, key, default)
     if number != int(number) or number >= 2**31:
@@ -84,13 +84,13 @@ def count_of(where: str, value: Mapping[str, Any], key: str, default: int) -> in
     return int(number)
 
 
-def shown(value: Any) -> str:
+def shown(value: Json) -> str:
     """A value as JSON, short."""
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
     """For json.loads: an object in which no key stands twice."""
     for key, times in collections.Counter(key for key, _ in pairs).items():
         if times > 1:

@@ -14,8 +14,6 @@ CPU's share of its fused multiply-add peak that training reaches on all cores, a
 """
 
 import functools
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -23,12 +21,13 @@ from graphs.cluster import Cluster, Device
 from graphs.errors import ClusterError
 from graphs.host.did_you_mean import did_you_mean
 from graphs.host.text_table import json_beside
+from graphs.protos import JsonObject
 
 PCIE_LATENCY_SECONDS = 30e-6
 
 
 @functools.cache
-def _figures() -> Mapping[str, Any]:
+def _figures() -> JsonObject:
     return json_beside(__file__)
 
 
@@ -66,7 +65,7 @@ def named(name: str) -> Cluster:
     return Cluster(name, "duplex", (cpu, *gpus), latency, rate)
 
 
-def _device(name: str, kind: str, figures: Mapping[str, Any]) -> Device:
+def _device(name: str, kind: str, figures: JsonObject) -> Device:
     return Device(
         name,
         kind,

@@ -6,13 +6,13 @@ measures it.
 
 import pathlib
 import re
-from typing import Any
 
 import psutil
 
 from graphs.cluster import Device
 from graphs.errors import ClusterError
 from graphs.pricing.grappler_costs import list_devices
+from graphs.protos import Json
 
 CORE_BYTES_PER_SECOND = 10e9
 """About the memory bandwidth that one core reaches."""
@@ -68,7 +68,7 @@ def local_gpus(count: int) -> list[Device]:
     ]
 
 
-def _number(device: Any) -> int:
+def _number(device: Json) -> int:
     return int(device.name.rpartition(":")[2])
 
 

@@ -48,7 +48,7 @@ class _InFile:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _read, (self._path,)
 
 
@@ -80,7 +80,7 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
             self._folder.cleanup()
             raise
 
-    def ask(self, request: Any, memory_bytes: float | None = None) -> None:
+    def ask(self, request: object, memory_bytes: float | None = None) -> None:
         """Sends the request, which can be pickled, and doesn't wait until it is received.
 
         A long one lies in a file: the pipe would be full of it while the child still starts.
@@ -139,7 +139,7 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
 
 def ask_child(
     module: str,
-    request: Any,
+    request: object,
     timeout_seconds: float,
     memory_bytes: float | None = None,
     environment: Mapping[str, str] | None = None,

@@ -45,7 +45,7 @@ class Child:
     connection: Connection
     stderr: IO[bytes]
 
-    def ask(self, message: Any, timeout_seconds: float) -> Any:
+    def ask(self, message: object, timeout_seconds: float) -> Any:
         """Sends a message and waits for the answer; raises as `receive` does."""
         try:
             self.connection.send(message)

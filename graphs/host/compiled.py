@@ -72,7 +72,7 @@ def compiled(function: AnyFunction) -> AnyFunction:
 class _Cache(FunctionCache):  # type: ignore[misc]
     """Numba's, in which a damaged file is as none, and where what can't be written isn't kept."""
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
+    def load_overload(self, sig: object, target_context: object) -> object:
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # whatever pickle raises of a file that was cut
@@ -80,7 +80,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
                 self.flush()
         return None
 
-    def save_overload(self, sig: Any, data: Any) -> None:
+    def save_overload(self, sig: object, data: object) -> None:
         try:
             super().save_overload(sig, data)
         except OSError as error:

@@ -48,12 +48,12 @@ class Parent:
         self._connection, _ = connect_to_parent(argv, uses_gpus)
         self.request: Any = self._connection.recv()
         self._sending = threading.Lock()
-        self._told: Any = None
+        self._told: object = None
         if isinstance(self.request, Limited):
             limit, self.request = self.request.memory_bytes, self.request.request
             threading.Thread(target=self._end_above, args=(limit,), daemon=True).start()
 
-    def tell(self, message: Any) -> None:
+    def tell(self, message: object) -> None:
         """Sends a message, which can be pickled."""
         with self._sending:
             self._told = message

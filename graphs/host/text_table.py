@@ -2,7 +2,8 @@
 
 import json
 from pathlib import Path
-from typing import Any
+
+from graphs.protos import Json
 
 
 def table_rows(module_file: str, name: str = "") -> list[list[str]]:
@@ -12,6 +13,6 @@ def table_rows(module_file: str, name: str = "") -> list[list[str]]:
     return [line.split() for line in text.splitlines() if line]
 
 
-def json_beside(module_file: str) -> Any:
+def json_beside(module_file: str) -> Json:
     """The value of a module's JSON file."""
     return json.loads(Path(module_file).with_suffix(".json").read_text("utf-8"))

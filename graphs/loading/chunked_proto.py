@@ -6,16 +6,16 @@ package leaves its merger out, so that `tf.saved_model.load` can't read such fil
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 from graphs.errors import ModelError
 from graphs.host.text_table import table_rows
 from graphs.loading.riegeli import read_records
+from graphs.protos import Message
 
 _TYPES = {"uint64": 4, "uint32": 13, "int64": 3, "int32": 5, "bool": 8, "string": 9, "message": 11}
 
 
-def read_chunked(path: str, content: bytes, message: Any) -> Any:
+def read_chunked(path: str, content: bytes, message: Message) -> Message:
     """Fills `message` from the content of a .cpb file and returns it.
 
     Raises:
@@ -38,7 +38,7 @@ def read_chunked(path: str, content: bytes, message: Any) -> Any:
     return message
 
 
-def _merge(message: Any, chunked: Any, chunks: Sequence[bytes]) -> None:
+def _merge(message: Message, chunked: Message, chunks: Sequence[bytes]) -> None:
     """Merges a chunk into `message`, then the chunks of its fields, outer ones first."""
     if chunked.HasField("chunk_index"):
         message.MergeFromString(chunks[chunked.chunk_index])
@@ -46,7 +46,7 @@ def _merge(message: Any, chunked: Any, chunks: Sequence[bytes]) -> None:
         _merge_field(message, field, chunks)
 
 
-def _order(chunked_field: Any) -> tuple[tuple[int, ...], int]:
+def _order(chunked_field: Message) -> tuple[tuple[int, ...], int]:
     """A sort key: outer fields before those inside them, elements of a list by their index."""
     path = tuple(
         tag.field if tag.HasField("field") else tag.index for tag in chunked_field.field_tag
@@ -54,7 +54,7 @@ def _order(chunked_field: Any) -> tuple[tuple[int, ...], int]:
     return path, chunked_field.message.chunk_index
 
 
-def _merge_field(message: Any, chunked_field: Any, chunks: Sequence[bytes]) -> None:
+def _merge_field(message: Message, chunked_field: Message, chunks: Sequence[bytes]) -> None:
     """Merges a chunk into the field of `message` that the chunk's tags lead to."""
     tags = list(chunked_field.field_tag)
     while tags:
@@ -67,7 +67,7 @@ def _merge_field(message: Any, chunked_field: Any, chunks: Sequence[bytes]) -> N
     _merge(message, chunked_field.message, chunks)
 
 
-def _inner(message: Any, field: Any, key: Any) -> Any:
+def _inner(message: Message, field: Message, key: Message) -> Message:
     """The message in a field; it is made where it is not there yet."""
     value = getattr(message, field.name)
     if field.message_type.GetOptions().map_entry:
@@ -80,7 +80,7 @@ def _inner(message: Any, field: Any, key: Any) -> Any:
     return value
 
 
-def _set_value(message: Any, field: Any, key: Any, chunk: bytes) -> None:
+def _set_value(message: Message, field: Message, key: Message, chunk: bytes) -> None:
     """Sets a bytes or string field, or an element of a list of them, to a chunk."""
     value = chunk.decode() if field.type == _TYPES["string"] else chunk
     if key is None:
@@ -93,14 +93,14 @@ def _set_value(message: Any, field: Any, key: Any, chunk: bytes) -> None:
 
 
 @functools.cache
-def message_class(name: str) -> Any:
+def message_class(name: str) -> type[Message]:
     """A message class of chunk.proto, which TensorFlow's Python package leaves out."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(
         name="tfplace/chunk.proto", package="tfplace.chunks", syntax="proto2"
     )
-    messages: dict[str, Any] = {}
+    messages: dict[str, Message] = {}
     for message, field, number, kind, label, type_name in table_rows(__file__):
         if message not in messages:
             messages[message] = file.message_type.add(name=message)

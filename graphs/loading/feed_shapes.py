@@ -5,7 +5,6 @@ The model declares a dimension, or the user gives it, or it is guessed; guesses 
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from graphs import op_types
 from graphs.errors import FeedError, FetchError
@@ -260,7 +259,7 @@ def _readable(shape: Shape) -> str:
     return "[" + ",".join("?" if size < 0 else str(size) for size in shape) + "]"
 
 
-def write_shapes(graph_def: GraphDef, specs: Sequence[TensorSpec]) -> Any:
+def write_shapes(graph_def: GraphDef, specs: Sequence[TensorSpec]) -> GraphDef:
     """A copy of `graph_def` whose fed placeholders have the shapes of `specs`."""
     result = type(graph_def)()
     result.CopyFrom(graph_def)

@@ -8,7 +8,7 @@ partitioned table go through that.
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class ElementFlow:
         self.flat = flat
         self.properties = properties
         self.values = ConstantValues(flat.nodes, properties)
-        self.readers: dict[str, list[tuple[Any, int]]] = {}
+        self.readers: dict[str, list[tuple[NodeDef, int]]] = {}
         for node in flat.graph_def.node:
             for position, name in enumerate(node.input):
                 if not name.startswith("^"):
@@ -129,7 +129,7 @@ class IndexRanges:
                         reached.add(following)
                         pending.append(following)
 
-    def _wanted_inside(self, unit: Any, tensor: str) -> Iterator[Form]:
+    def _wanted_inside(self, unit: NodeDef, tensor: str) -> Iterator[Form]:
         """What is wanted of whole numbers in the body of a loop, or of a call that stays whole."""
         if self._depth < _DEEPEST and self._bodies and "int" in self._flow.properties.dtype(tensor):
             functions, inside = self._bodies

@@ -4,14 +4,13 @@ import dataclasses
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from graphs import op_types
 from graphs.graph_view import GraphView
 from graphs.loading.model_variables import captured_objects, used_variables
 from graphs.loading.saved_model_file import asset_feeds, checkpoint_prefix, main_ops
 from graphs.names import data_inputs, op_of
-from graphs.protos import MetaGraphDef
+from graphs.protos import Message, MetaGraphDef
 from graphs.source_model import Initialization
 
 _INIT_NAME = re.compile(
@@ -85,7 +84,7 @@ def with_saved_variables(
     )
 
 
-def _same_objects(saved: Sequence[Any], written: Sequence[Any]) -> dict[int, int]:
+def _same_objects(saved: Sequence[Message], written: Sequence[Message]) -> dict[int, int]:
     """{number of a model's object: its number in the checkpoint}, by the ways from the roots."""
     number_there = {0: 0} if saved and written else {}
     waiting = list(number_there)

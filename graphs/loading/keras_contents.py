@@ -15,9 +15,10 @@ import re
 import sys
 import zipfile
 from collections.abc import Iterator
-from typing import Any
+from types import ModuleType
+from typing import IO
 
-from graphs.protos import FunctionDef
+from graphs.protos import FunctionDef, Json
 
 _KERAS = re.compile(
     r"(tf_)?keras(\.|$)|tensorflow\.python\.(ops\.init_ops(_v2)?|ops\.ragged\.ragged_tensor|"
@@ -46,7 +47,7 @@ class UnsafeError(Exception):
     """The message says what a file would do while it is read."""
 
 
-def require_harmless(config: Any) -> None:
+def require_harmless(config: Json) -> None:
     """Raises UnsafeError where a configuration asks for what isn't Keras' own, or for other files.
 
     What this program has registered with Keras is its own affair.
@@ -62,7 +63,7 @@ def require_harmless(config: Any) -> None:
                 raise UnsafeError(f"it reads {each[key]!r}, a file that isn't part of it")
 
 
-def _dictionaries(config: Any) -> Iterator[dict[str, Any]]:
+def _dictionaries(config: Json) -> Iterator[dict[str, Json]]:
     waiting = [config]
     while waiting:
         each = waiting.pop()
@@ -73,7 +74,7 @@ def _dictionaries(config: Any) -> Iterator[dict[str, Any]]:
             waiting += each
 
 
-def _named(each: dict[str, Any]) -> str:
+def _named(each: dict[str, Json]) -> str:
     """Why an object isn't made of what names it; "" where it may be."""
     kind, module, inner = each.get("class_name"), each.get("module"), each.get("config")
     if kind is None:
@@ -98,7 +99,7 @@ def _named(each: dict[str, Any]) -> str:
     return f"it has a layer {name!r}, which reads other files" if str(name) in _READ_OTHERS else ""
 
 
-def _is_registered(name: Any) -> bool:
+def _is_registered(name: object) -> bool:
     """Whether this program has registered a class or function of its own, which Keras takes."""
     frameworks = [sys.modules[each] for each in ("keras", "tf_keras") if each in sys.modules]
     return isinstance(name, str) and any(
@@ -135,7 +136,7 @@ def member_text(archive: zipfile.ZipFile, name: str) -> bytes:
     return archive.read(name)
 
 
-def parsed(text: bytes | str) -> Any:
+def parsed(text: bytes | str) -> Json:
     """What json.loads makes of it; raises UnsafeError where it is nested too deep."""
     try:
         return json.loads(text)
@@ -143,7 +144,7 @@ def parsed(text: bytes | str) -> Any:
         raise UnsafeError("its configuration is nested too deep") from None
 
 
-def require_own_weights(file: Any, num_bytes: int) -> None:
+def require_own_weights(file: str | IO[bytes], num_bytes: int) -> None:
     """Raises UnsafeError where an HDF5 file's arrays lie in other files, or are much larger.
 
     Args:
@@ -174,7 +175,7 @@ def require_own_weights(file: Any, num_bytes: int) -> None:
 
 
 @contextlib.contextmanager
-def limited_weights(framework: Any, num_bytes: int) -> Iterator[None]:
+def limited_weights(framework: ModuleType, num_bytes: int) -> Iterator[None]:
     """Within it, layers raise UnsafeError before they make more weights than a file can hold.
 
     Keras makes all weights of a model before it reads them, and a file holds all of them. So Keras
@@ -189,7 +190,7 @@ def limited_weights(framework: Any, num_bytes: int) -> Iterator[None]:
     signature = inspect.signature(add_weight)
 
     @functools.wraps(add_weight)
-    def counted(*args: Any, **keywords: Any) -> Any:
+    def counted(*args: object, **keywords: object) -> object:
         nonlocal left
         shape = signature.bind(*args, **keywords).arguments.get("shape") or ()
         sizes = [size for size in tuple(shape) if isinstance(size, int)]

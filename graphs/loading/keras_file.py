@@ -8,7 +8,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
-from typing import Any
+from types import ModuleType
 
 from graphs.errors import ModelError
 from graphs.host.scratch import temporary_directory
@@ -22,6 +22,7 @@ from graphs.loading.keras_contents import (
     require_own_weights,
 )
 from graphs.loading.sniff import ModelFile
+from graphs.protos import Json, KerasModel
 
 _WRITTEN_BY_TF_KERAS = "2."
 _NOT_TRAINED = (
@@ -77,7 +78,7 @@ def export_keras(file: ModelFile) -> Exported:
     )
 
 
-def _read_config(file: ModelFile) -> Any:
+def _read_config(file: ModelFile) -> Json:
     """The configuration; Keras' version and how it was compiled under names of their own."""
     try:
         if file.kind == "keras_zip":
@@ -101,7 +102,7 @@ def _read_config(file: ModelFile) -> Any:
     return {"config": config, "keras_version": str(version), "training": training}
 
 
-def _read_hdf5_config(path: str) -> tuple[Any, str, Any]:
+def _read_hdf5_config(path: str) -> tuple[Json, str, Json]:
     """The configuration of an HDF5 file, the Keras version, and how the model was compiled."""
     import h5py
 
@@ -119,14 +120,14 @@ def _read_hdf5_config(path: str) -> tuple[Any, str, Any]:
     return parsed(config), str(version), training
 
 
-def _loaders(config: Any) -> list[Any]:
+def _loaders(config: Json) -> list[Callable[[str, str, Json], tuple[str, ...]]]:
     """The exporters of Keras 3 and tf_keras; the one that wrote the file comes first."""
     if config["keras_version"].startswith(_WRITTEN_BY_TF_KERAS):
         return [_tf_keras, _keras]
     return [_keras, _tf_keras]
 
 
-def _keras(path: str, directory: str, training: Any) -> tuple[str, ...]:
+def _keras(path: str, directory: str, training: Json) -> tuple[str, ...]:
     # Keras 3 reads its backend once, when it is imported; only TensorFlow's has graphs. That is
     # taken back, since a child with other variables can't be forked (graphs.host.fork_server).
     is_set = "KERAS_BACKEND" in os.environ
@@ -139,7 +140,7 @@ def _keras(path: str, directory: str, training: Any) -> tuple[str, ...]:
     if keras.backend.backend() != "tensorflow":
         raise ValueError("KERAS_BACKEND is not tensorflow; set it so")
 
-    def load(compiled: bool) -> Any:
+    def load(compiled: bool) -> KerasModel:
         with limited_weights(keras, os.path.getsize(path)):
             return keras.saving.load_model(_named(path), compile=compiled, safe_mode=True)
 
@@ -149,10 +150,10 @@ def _keras(path: str, directory: str, training: Any) -> tuple[str, ...]:
     return notes
 
 
-def _tf_keras(path: str, directory: str, training: Any) -> tuple[str, ...]:
+def _tf_keras(path: str, directory: str, training: Json) -> tuple[str, ...]:
     import tf_keras
 
-    def load(compiled: bool) -> Any:
+    def load(compiled: bool) -> KerasModel:
         with limited_weights(tf_keras, os.path.getsize(path)):
             return tf_keras.models.load_model(_named(path), compile=compiled, safe_mode=True)
 
@@ -163,7 +164,7 @@ def _tf_keras(path: str, directory: str, training: Any) -> tuple[str, ...]:
 
 
 def _trained(
-    load: Callable[[bool], Any], framework: Any, training: Any, directory: str
+    load: Callable[[bool], KerasModel], framework: ModuleType, training: Json, directory: str
 ) -> tuple[str, ...]:
     """Exports a compiled model with its step, or nothing; a sentence on either."""
     from graphs.loading.keras_training import NotTrainableError, compiled, export_with_step

@@ -4,10 +4,10 @@ Works alike for Keras 3 and tf_keras, whose names are the same here.
 """
 
 import shutil
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from types import ModuleType
 
-from graphs.protos import DType
+from graphs.protos import DType, Json, KerasModel, KerasObject, Tensor, TensorShape, TfVariable
 
 SERVE, TRAIN = "serve", "train_step"
 
@@ -16,7 +16,7 @@ class NotTrainableError(Exception):
     """No step can be made of what the file says; the message says why."""
 
 
-def compiled(model: Any, framework: Any, training: Any) -> Any:
+def compiled(model: KerasModel, framework: ModuleType, training: Json) -> KerasModel:
     """The model, compiled with the loss and the optimizer that its file names, without metrics.
 
     Args:
@@ -36,7 +36,7 @@ def compiled(model: Any, framework: Any, training: Any) -> Any:
     return model
 
 
-def _loss_of_config(framework: Any, config: Any) -> Any:
+def _loss_of_config(framework: ModuleType, config: Json) -> KerasObject:
     """Names stay names; what was serialised is made again, also in lists and {output: loss}."""
     if isinstance(config, dict) and "class_name" in config:
         return framework.losses.deserialize(config)
@@ -47,7 +47,7 @@ def _loss_of_config(framework: Any, config: Any) -> Any:
     return config
 
 
-def export_with_step(model: Any, export_archive: Any, directory: str) -> str:
+def export_with_step(model: KerasModel, export_archive: KerasObject, directory: str) -> str:
     """Exports a model as model.export does, with a signature `train_step` beside.
 
     Args:
@@ -82,7 +82,7 @@ def export_with_step(model: Any, export_archive: Any, directory: str) -> str:
     return f"its training step is the compiled model's own: loss {losses}, optimizer {optimizer}"
 
 
-def _write(export_archive: Any, directory: str) -> None:
+def _write(export_archive: KerasObject, directory: str) -> None:
     """Writes the archive; where Keras lets it, each endpoint is traced once.
 
     Keras 3 asks each endpoint for its variables first. TensorFlow keeps functions that are traced
@@ -105,11 +105,11 @@ def _write(export_archive: Any, directory: str) -> None:
     export_archive.write_out(directory, verbose=False)
 
 
-def _train_step(model: Any, num_inputs: int) -> Any:
+def _train_step(model: KerasModel, num_inputs: int) -> Callable[..., dict[str, Tensor]]:
     """One step of plain gradient descent with the model's loss, as model.fit makes it."""
     import tensorflow as tf
 
-    def train_step(*arrays: Any) -> dict[str, Any]:
+    def train_step(*arrays: Tensor) -> dict[str, Tensor]:
         x, y = _one_or_all(arrays[:num_inputs]), _one_or_all(arrays[num_inputs:])
         with tf.GradientTape() as tape:
             loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
@@ -122,7 +122,7 @@ def _train_step(model: Any, num_inputs: int) -> Any:
     return train_step
 
 
-def _begin(model: Any, inputs: Sequence[Any], targets: Sequence[Any]) -> None:
+def _begin(model: KerasModel, inputs: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
     """Makes all variables, those of loss and optimizer too, before the step itself is traced.
 
     Those of the loss are made where it is traced: nothing is computed, however large the batch.
@@ -130,7 +130,7 @@ def _begin(model: Any, inputs: Sequence[Any], targets: Sequence[Any]) -> None:
     import tensorflow as tf
 
     @tf.function(autograph=False)
-    def loss_of(x: Any, y: Any, y_pred: Any) -> Any:
+    def loss_of(x: Tensor, y: Tensor, y_pred: Tensor) -> Tensor:
         return model.compute_loss(x=x, y=y, y_pred=y_pred)
 
     outputs = [_spec(each.shape, each.dtype, f"made_{i}") for i, each in enumerate(model.outputs)]
@@ -146,7 +146,7 @@ def _begin(model: Any, inputs: Sequence[Any], targets: Sequence[Any]) -> None:
         model.optimizer._create_all_weights(model.trainable_variables)
 
 
-def _is_of(optimizer: Any, variables: Sequence[Any]) -> bool:
+def _is_of(optimizer: KerasObject, variables: Sequence[TfVariable]) -> bool:
     """Whether an optimizer is built for these variables, or not yet for any."""
     known = getattr(optimizer, "_trainable_variables_indices", None)  # Keras 3 has it
     is_built = getattr(optimizer, "built", False)
@@ -157,14 +157,14 @@ def _is_of(optimizer: Any, variables: Sequence[Any]) -> bool:
     )
 
 
-def _input_specs(model: Any) -> list[Any]:
+def _input_specs(model: KerasModel) -> list[Tensor]:
     inputs = getattr(model, "inputs", None)
     if not isinstance(inputs, list) or not inputs:
         raise NotTrainableError("its inputs are not known")
     return [_spec(each.shape, each.dtype, each.name) for each in inputs]
 
 
-def _target_specs(model: Any) -> list[Any]:
+def _target_specs(model: KerasModel) -> list[Tensor]:
     """What the loss compares with each output: whole numbers for a sparse loss."""
     specs = []
     for number, (output, loss) in enumerate(zip(model.outputs, _losses(model), strict=True)):
@@ -175,7 +175,7 @@ def _target_specs(model: Any) -> list[Any]:
     return specs
 
 
-def _losses(model: Any) -> list[Any]:
+def _losses(model: KerasModel) -> list[KerasObject]:
     """The loss of each output."""
     loss, outputs = model.loss, model.outputs
     names = getattr(model, "output_names", None) or [""] * len(outputs)  # a Sequential has none
@@ -188,18 +188,18 @@ def _losses(model: Any) -> list[Any]:
     return losses
 
 
-def _spec(shape: Any, dtype: DType, name: str) -> Any:
+def _spec(shape: TensorShape, dtype: DType, name: str) -> Tensor:
     import tensorflow as tf
 
     plain = name.partition(":")[0].replace("/", "_").replace(".", "_")
     return tf.TensorSpec(tuple(shape), getattr(dtype, "name", dtype), plain)
 
 
-def _name(loss: Any) -> str:
+def _name(loss: KerasObject) -> str:
     if isinstance(loss, str):
         return loss
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__))
 
 
-def _one_or_all(arrays: Sequence[Any]) -> Any:
+def _one_or_all(arrays: Sequence[Tensor]) -> Tensor:
     return arrays[0] if len(arrays) == 1 else list(arrays)

@@ -9,7 +9,6 @@ import math
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -263,7 +262,7 @@ def _require_whole_checkpoint(path: str, prefix: str) -> None:
         )
 
 
-def _string_bytes(value: Any) -> int:
+def _string_bytes(value: np.ndarray) -> int:
     """The fewest bytes of a tensor of strings in a checkpoint: a checksum, lengths, the strings."""
     strings = np.ravel(value).tolist()
     return 4 + sum(1 + len(string) for string in strings)

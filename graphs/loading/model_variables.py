@@ -1,14 +1,13 @@
 """The variables of a graph, and which of them training changes."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 from graphs import op_types
 from graphs.function_library import callees
 from graphs.graph_view import GraphView
 from graphs.loading.variable_updates import OptimizerUpdates
 from graphs.names import data_inputs, op_of
-from graphs.protos import MetaGraphDef, NodeDef
+from graphs.protos import Message, MetaGraphDef, NodeDef, ObjectGraph
 from graphs.source_model import Variable
 from graphs.tensor_protos import dtype_name, shape_of
 
@@ -82,7 +81,7 @@ def _from_objects(view: GraphView, meta_graph: MetaGraphDef, ops: list[str]) -> 
         return None
     objects = meta_graph.object_graph_def
     captured = dict(captured_objects(view, objects))
-    by_name: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Message]] = {}
     for node in objects.nodes:
         if node.HasField("variable"):
             by_name.setdefault(node.variable.name, []).append(node.variable)
@@ -98,13 +97,13 @@ def _from_objects(view: GraphView, meta_graph: MetaGraphDef, ops: list[str]) -> 
     return trainable
 
 
-def captured_objects(view: GraphView, objects: Any) -> Iterator[tuple[str, int]]:
+def captured_objects(view: GraphView, objects: ObjectGraph) -> Iterator[tuple[str, int]]:
     """(variable op, number of its object) pairs, found by what the functions of calls are bound to.
 
     The last inputs of a call are, in order, the objects that its concrete function captured.
     Names can't tell which variable is which, because many variables may be called "kernel".
     """
-    concrete: Mapping[str, Any] = objects.concrete_functions
+    concrete: Mapping[str, Message] = objects.concrete_functions
     for node in view.graph_def.node:
         for function, _ in callees(node, view.library):
             if function not in concrete:

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from graphs import op_types
 from graphs.errors import FetchError, ModelError
@@ -188,7 +187,7 @@ def _update_group(sources: RunSources) -> tuple[str, ...]:
     return (fetch, *rest)
 
 
-def _waits(user: Any, op: Any) -> bool:
+def _waits(user: NodeDef, op: NodeDef) -> bool:
     """Whether `user` groups or counts what `op` is part of.
 
     The increment of the global step may wait by way of its constant alone: where the constant waits

@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 from graphs import op_types
 from graphs.errors import ModelError
 from graphs.host.scratch import temporary_directory
 from graphs.loading.sniff import ModelFile
 from graphs.names import op_of
-from graphs.protos import MetaGraphDef, SavedModelProto
+from graphs.protos import MetaGraphDef, SavedModelProto, TensorInfo
 from graphs.source_model import Signature, TensorSpec
 from graphs.tensor_protos import dtype_name, shape_of
 
@@ -23,7 +22,9 @@ _ASSETS_DIRECTORY = "assets"
 _LOADABLE_NAMES = ("saved_model.pb", "saved_model.pbtxt")
 
 
-def choose_meta_graph(saved_model: SavedModelProto, tags: tuple[str, ...], path: str) -> Any:
+def choose_meta_graph(
+    saved_model: SavedModelProto, tags: tuple[str, ...], path: str
+) -> MetaGraphDef:
     """The MetaGraphDef with exactly `tags`; without tags the only one, or the one for serving.
 
     Args:
@@ -71,7 +72,7 @@ def read_signatures(meta_graph: MetaGraphDef) -> dict[str, Signature]:
     }
 
 
-def _tensor_specs(infos: Mapping[str, Any]) -> Iterator[tuple[str, TensorSpec]]:
+def _tensor_specs(infos: Mapping[str, TensorInfo]) -> Iterator[tuple[str, TensorSpec]]:
     for name, info in sorted(infos.items()):
         encoding = info.WhichOneof("encoding")
         if encoding == "coo_sparse":
@@ -86,7 +87,7 @@ def _tensor_specs(infos: Mapping[str, Any]) -> Iterator[tuple[str, TensorSpec]]:
             yield name, TensorSpec(info.name, _dtype(info), shape_of(info.tensor_shape))
 
 
-def _dtype(info: Any) -> str:
+def _dtype(info: TensorInfo) -> str:
     return dtype_name(info.dtype, f"{info.name!r} of a signature") if info.dtype else ""
 
 

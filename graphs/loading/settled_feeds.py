@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
 from graphs.loading.number_forms import REAL, WHOLE, Form
 from graphs.names import data_inputs, op_of
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import DType, FunctionDef, NodeDef
 from graphs.source_model import TensorSpec
 
 _CHECKS = op_types.CONDITIONALS | {"Assert", "Cholesky", "MatrixInverse", "CheckNumericsV2"}
@@ -153,7 +152,7 @@ def _others(spec: TensorSpec, sizes: set[int], make: Make) -> Iterator[Callable[
     yield lambda: np.sort(first(Form()), axis=None).reshape(spec.shape)
 
 
-def _parts(spec: TensorSpec, size: int, kind: Any, ends: bool) -> np.ndarray:
+def _parts(spec: TensorSpec, size: int, kind: DType, ends: bool) -> np.ndarray:
     """So many rows in parts: where these end, the first at 0, or how long each is."""
     shape = spec.shape or ()
     cuts = np.linspace(0, size, math.prod(shape) + (not ends)).astype(kind)

@@ -6,12 +6,12 @@ import re
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from graphs.errors import ModelError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 from graphs.loading import riegeli
 from graphs.loading.riegeli import SIGNATURE
+from graphs.protos import Message
 
 KINDS_WANTED = "a GraphDef, a MetaGraphDef, a SavedModel directory, or a Keras .keras or .h5 file"
 SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
@@ -67,7 +67,7 @@ class ModelFile:
 
     path: str
     kind: str
-    proto: Any
+    proto: Message
     directory: str = ""
 
 
@@ -173,7 +173,7 @@ def _sniff_zip(path: str) -> ModelFile:
     raise _not_a_model(path, "a zip file that is no Keras model", hint)
 
 
-def _parse_text(path: str, content: bytes) -> tuple[str, Any] | None:
+def _parse_text(path: str, content: bytes) -> tuple[str, Message] | None:
     """Kind and message of a text proto; None where the content is binary."""
     first = _FIRST_FIELD.match(content[:65536].decode("utf-8", "replace"))
     if first is None or b"\x00" in content[:65536]:
@@ -197,7 +197,7 @@ def _parse_text(path: str, content: bytes) -> tuple[str, Any] | None:
     return kinds[0], _with_content(path, kinds[0], proto)
 
 
-def _parse_binary(path: str, content: bytes) -> tuple[str, Any]:
+def _parse_binary(path: str, content: bytes) -> tuple[str, Message]:
     """Kind and message of a binary proto; of several possible kinds the most sensible one."""
     if len(content) > MAX_PROTO_BYTES:
         raise _not_a_model(
@@ -230,7 +230,7 @@ def _fits(kind: str, fields: Iterable[tuple[int, int]]) -> bool:
     return all(_BINARY_FIELDS[kind].get(number) == wire_type for number, wire_type in fields)
 
 
-def _parsed(kind: str, content: bytes) -> Any:
+def _parsed(kind: str, content: bytes) -> Message:
     """The message; None where the bytes are no message of this kind."""
     from google.protobuf import message
 
@@ -242,7 +242,7 @@ def _parsed(kind: str, content: bytes) -> Any:
     return proto
 
 
-def _sense(kind: str, proto: Any) -> float:
+def _sense(kind: str, proto: Message) -> float:
     """How much sense a parse makes: the share of its ops with a plausible name and type."""
     nodes = [(node.name, node.op) for graph in graphs_of(kind, proto) for node in graph.node]
     is_type = {op: bool(_OP_TYPE.fullmatch(op)) for op in {op for _, op in nodes}}
@@ -250,14 +250,14 @@ def _sense(kind: str, proto: Any) -> float:
     return good / len(nodes) if nodes else 0.0
 
 
-def graphs_of(kind: str, proto: Any) -> list[Any]:
+def graphs_of(kind: str, proto: Message) -> list[Message]:
     """The GraphDefs in a message of a kind."""
     if kind == "saved_model":
         return [meta_graph.graph_def for meta_graph in proto.meta_graphs]
     return [proto.graph_def] if kind == "meta_graph_def" else [proto]
 
 
-def _with_content(path: str, kind: str, proto: Any) -> Any:
+def _with_content(path: str, kind: str, proto: Message) -> Message:
     """The proto itself, after a check that it has ops and that all have a name and a type."""
     if not any(graph.node for graph in graphs_of(kind, proto)):
         raise _not_a_model(path, f"a {kind} without a single op", "save the model again")
@@ -268,7 +268,7 @@ def _with_content(path: str, kind: str, proto: Any) -> Any:
     return proto
 
 
-def new_message(kind: str) -> Any:
+def new_message(kind: str) -> Message:
     """An empty message of a kind."""
     from tensorflow.core.framework import graph_pb2
     from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2

@@ -9,7 +9,6 @@ import base64
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -51,7 +50,7 @@ class StringContents:
                 return _picture
         return None
 
-    def _readers(self, tensor: str) -> Iterator[Any]:
+    def _readers(self, tensor: str) -> Iterator[NodeDef]:
         """The ops that read the elements of a tensor, also behind ops that pass them on."""
         pending, seen = [tensor], {tensor}
         while pending:

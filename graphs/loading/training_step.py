@@ -8,13 +8,12 @@ differentiates ops of one graph and because gradients of a call could not be pla
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from graphs.building.never_evaluated import never_evaluated, restore_evaluated
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.function_library import library_of
-from graphs.protos import GraphDef
+from graphs.protos import Graph, GraphDef, Operation, Tensor
 from graphs.source_model import SourceModel, Variable
 
 LEARNING_RATE = 0.01
@@ -73,7 +72,7 @@ def _is_trained(variable: Variable) -> bool:
 
 def _differentiated(
     flat: FlatGraph, trained: Sequence[Variable]
-) -> tuple[Any, tuple[str, ...], int]:
+) -> tuple[GraphDef, tuple[str, ...], int]:
     """Adds loss, gradients and updates to a flat graph.
 
     Returns:
@@ -111,7 +110,7 @@ def _differentiated(
         raise _NoStepError(f"TensorFlow can't differentiate it ({first_line[:300]})") from error
 
 
-def _loss(graph: Any, fetches: Sequence[str]) -> Any:
+def _loss(graph: Graph, fetches: Sequence[str]) -> Tensor:
     """The sum of the mean squares of the fetched float outputs, scalar f4."""
     import tensorflow as tf
 
@@ -126,7 +125,7 @@ def _loss(graph: Any, fetches: Sequence[str]) -> Any:
     return tf.add_n(squares, name="loss")
 
 
-def _update(handle: Any, gradient: Any) -> Any:
+def _update(handle: Tensor, gradient: Tensor) -> Operation:
     """The op that subtracts LEARNING_RATE * gradient from a variable, or from rows of a table."""
     import tensorflow as tf
 
@@ -146,7 +145,7 @@ def _update(handle: Any, gradient: Any) -> Any:
     return tf.raw_ops.ApplyGradientDescent(var=handle, alpha=rate, delta=gradient).op
 
 
-def _natural_gradients(graph_def: GraphDef) -> Any:
+def _natural_gradients(graph_def: GraphDef) -> GraphDef:
     """A copy without custom gradients, which are Python of the process that built the model.
 
     tf.custom_gradient registers a function under a numbered name; what has that number in this
@@ -162,7 +161,7 @@ def _natural_gradients(graph_def: GraphDef) -> Any:
     return result
 
 
-def _merged(original: Any, step: Any) -> Any:
+def _merged(original: GraphDef, step: GraphDef) -> GraphDef:
     """The original's ops, those that the step has too taken from the step, and both libraries."""
     result = type(original)()
     result.versions.CopyFrom(original.versions)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from graphs import op_types
 from graphs.building.op_outputs import op_definition
@@ -90,7 +89,7 @@ class OptimizerUpdates:
         return self._positions[name]
 
 
-def reachable_ops(view: GraphView, fetches: Iterable[str]) -> Iterator[Any]:
+def reachable_ops(view: GraphView, fetches: Iterable[str]) -> Iterator[NodeDef]:
     """The NodeDefs that running `fetches` may run; a function's once, however often it runs."""
     main = [view.nodes[name] for name in view.ancestors(fetches)]
     yield from main

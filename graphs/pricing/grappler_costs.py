@@ -25,7 +25,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.host.asked_child import ChildError, ask_child
 from graphs.names import data_inputs, op_of, source_of, tensor_of
 from graphs.op_graph import FloatArray
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import FunctionDef, Message, NodeDef
 from graphs.tensor_protos import placeholder
 
 PRICING_SECONDS = 600.0
@@ -170,7 +170,7 @@ class _Kinds:
             self._reads[what] = self._add(node, f"read{len(self._reads)}").name
         return self._reads[what]
 
-    def _add(self, node: NodeDef, name: str) -> Any:
+    def _add(self, node: NodeDef, name: str) -> NodeDef:
         """Adds a copy of this name that reads nothing and wishes for no place."""
         copy = type(node).FromString(bare(node))
         copy.name = name
@@ -178,7 +178,7 @@ class _Kinds:
         return copy
 
 
-def _answered(kinds: _Kinds, versions: Any) -> tuple[FloatArray, list[str]]:
+def _answered(kinds: _Kinds, versions: Message) -> tuple[FloatArray, list[str]]:
     """f8[kinds, 2]: flops and bytes of each kind, nan where there are none; and notes."""
     from tensorflow.core.grappler.costs import op_performance_data_pb2
 
@@ -213,7 +213,7 @@ def _is_size(found: Sequence[int], wanted: Sequence[int]) -> bool:
     return all(not a or a >= b for a, b in zip(found, wanted, strict=False))
 
 
-def _ask(nodes: Sequence[NodeDef], versions: Any) -> Mapping[str, Any]:
+def _ask(nodes: Sequence[NodeDef], versions: Message) -> Mapping[str, Any]:
     """Runs the pricing process on NodeDefs; {"error": ...} where it fails or dies."""
     from tensorflow.core.framework import graph_pb2
     from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
@@ -236,7 +236,7 @@ def _ask(nodes: Sequence[NodeDef], versions: Any) -> Mapping[str, Any]:
     return run_grappler(request)
 
 
-def list_devices() -> list[Any]:
+def list_devices() -> list[Message]:
     """The NamedDevices of this host, with CUDA's figures of its GPUs; none where Grappler fails."""
     from tensorflow.core.protobuf import device_properties_pb2
 

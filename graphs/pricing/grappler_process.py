@@ -12,6 +12,7 @@ The empty request asks for the devices of this host: {"devices": [bytes]}, seria
 import importlib.util
 import sys
 import types
+from types import ModuleType
 from typing import Any
 
 from graphs.host.parent import Parent
@@ -20,7 +21,7 @@ USES_GPUS = True  # to list them
 PACKAGES = ("tensorflow", "tensorflow.python", "tensorflow.python.grappler")
 
 
-def load_grappler() -> tuple[Any, Any]:
+def load_grappler() -> tuple[ModuleType, ModuleType]:
     """The modules `_pywrap_tf_item` and `_pywrap_tf_cluster`.
 
     Empty packages stand in for TensorFlow's own, whose __init__ would import all of TensorFlow.
@@ -41,7 +42,7 @@ def load_grappler() -> tuple[Any, Any]:
         return _modules()
 
 
-def _modules() -> tuple[Any, Any]:
+def _modules() -> tuple[ModuleType, ModuleType]:
     item = importlib.import_module("tensorflow.python.grappler._pywrap_tf_item")
     cluster = importlib.import_module("tensorflow.python.grappler._pywrap_tf_cluster")
     return item, cluster

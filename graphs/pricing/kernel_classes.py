@@ -13,7 +13,7 @@ Half sizes hold for all GPUs, rates for one. They are fitted on kernels; network
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.host.text_table import json_beside
 from graphs.names import data_inputs, tensor_of
 from graphs.op_graph import FloatArray
-from graphs.protos import NodeDef
+from graphs.protos import JsonObject, NodeDef
 
 KERNEL = np.dtype([("kind", "i1"), ("small", "f8"), ("sums", "f8"), ("half", "?")])
 """A kernel: which class, its product's smaller side, its outputs, and if it has 16-bit floats."""
@@ -43,7 +43,7 @@ class Rates(NamedTuple):
 
 
 @functools.cache
-def _figures() -> Mapping[str, Any]:
+def _figures() -> JsonObject:
     return json_beside(__file__)
 
 

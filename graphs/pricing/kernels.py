@@ -10,10 +10,9 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from graphs import op_types
-from graphs.protos import NodeDef
+from graphs.protos import AttrValue, NodeDef
 
 SHIPPED_GPU_KERNELS = pathlib.Path(__file__).with_name("gpu_kernels.txt")
 
@@ -50,7 +49,7 @@ class KernelTable:
     of_op: Mapping[str, Sequence[Kernel]]
     source: str
     # {kind of node: its kernel}. As far as kernels can tell, a graph has few kinds of nodes.
-    _matched: dict[tuple[Any, ...], Kernel | None] = dataclasses.field(
+    _matched: dict[tuple[object, ...], Kernel | None] = dataclasses.field(
         default_factory=dict, compare=False, repr=False
     )
     _names: dict[str, tuple[str, ...]] = dataclasses.field(
@@ -133,9 +132,12 @@ def read_kernels(lines: Iterable[str]) -> Iterator[tuple[str, Kernel]]:
             yield op, Kernel(device_type, allowed, arguments, label)
 
 
+_Merged = tuple[str, str, str, tuple[tuple[str, str], ...], str, tuple[str, ...]]
+
+
 def written_kernels(kernels: Iterable[tuple[str, Kernel]]) -> list[str]:
     """One line per kernel, sorted; kernels that differ in one attribute's dtypes become one."""
-    merged: dict[tuple[Any, ...], dict[str, set[str]]] = {}
+    merged: dict[_Merged, dict[str, set[str]]] = {}
     for op, kernel in kernels:
         fixed = tuple(sorted((n, ",".join(sorted(t))) for n, t in kernel.allowed.items()))
         first, rest = fixed[:1], fixed[1:]
@@ -171,7 +173,7 @@ def _dtype_name(number: int) -> str:
         return f"type {number}"
 
 
-def _values(value: Any) -> frozenset[str]:
+def _values(value: AttrValue) -> frozenset[str]:
     """The value or values of an AttrValue as text, dtypes by their names."""
     kind = value.WhichOneof("value")
     items = value.list if kind == "list" else value
@@ -198,7 +200,7 @@ def _attribute_values(node: NodeDef, names: Iterable[str]) -> dict[str, frozense
 
 
 @functools.cache
-def _default(op: str, name: str) -> Any:
+def _default(op: str, name: str) -> AttrValue:
     from tensorflow.python.framework import op_def_registry
 
     definition = op_def_registry.get(op)

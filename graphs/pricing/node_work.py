@@ -7,7 +7,6 @@ registry takes seconds. `costs.price` makes each device's seconds of it.
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +68,7 @@ def node_work(flat: FlatGraph, properties: TensorProperties, nesting: int = 0) -
     trips = trip_counts(flat, properties)
     bodies = unit_bodies(flat, properties) if nesting < MAX_NESTING else None
 
-    def of_all(answer: Callable[[Any, str], bool]) -> dict[str, BoolArray]:
+    def of_all(answer: Callable[[NodeDef, str], bool]) -> dict[str, BoolArray]:
         first = np.flatnonzero(alike == own)
         found = {t: np.zeros(len(nodes), bool) for t in DEVICE_TYPES}
         for device_type, each in found.items():

@@ -1,12 +1,11 @@
 """Pieces of transformer networks, whose states are f4[B·T, H], one row per token."""
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
 from graphs.errors import UsageError
-from graphs.protos import Tensor
+from graphs.protos import Tensor, TfVariable
 from graphs.zoo.network import Network
 
 HEAD_SIZE = 64
@@ -29,13 +28,13 @@ def num_heads(hidden_size: int) -> int:
     return max(1, hidden_size // HEAD_SIZE)
 
 
-def projected(network: Network, name: str, states: Tensor, width: int) -> Any:
+def projected(network: Network, name: str, states: Tensor, width: int) -> Tensor:
     """A fully connected layer with bias."""
     with tf.name_scope(name):
         return network.dense(states, width, _STDDEV)
 
 
-def layer_norm(network: Network, states: Tensor) -> Any:
+def layer_norm(network: Network, states: Tensor) -> Tensor:
     """(x - mean) / sqrt(variance + ε) · scale + offset over each row."""
     with tf.name_scope("norm"):
         scale = network.constant_weights("scale", [states.shape[-1]], 1.0)
@@ -44,7 +43,7 @@ def layer_norm(network: Network, states: Tensor) -> Any:
         return tf.nn.batch_normalization(states, mean, variance, offset, scale, 1e-12)
 
 
-def self_attention(network: Network, states: Tensor, bias: Tensor, batch_size: int) -> Any:
+def self_attention(network: Network, states: Tensor, bias: Tensor, batch_size: int) -> Tensor:
     """Multi-head scaled dot-product attention (Vaswani et al., 2017), without dropout.
 
     Args:
@@ -75,13 +74,13 @@ def self_attention(network: Network, states: Tensor, bias: Tensor, batch_size: i
     return projected(network, "output", context, hidden_size)
 
 
-def feed_forward(network: Network, states: Tensor, inner_size: int) -> Any:
+def feed_forward(network: Network, states: Tensor, inner_size: int) -> Tensor:
     """Two fully connected layers with a Gaussian error linear unit between them."""
     inner = tf.nn.gelu(projected(network, "inner", states, inner_size))
     return projected(network, "outer", inner, states.shape[-1])
 
 
-def embedding_table(network: Network, name: str, num_rows: int, hidden_size: int) -> Any:
+def embedding_table(network: Network, name: str, num_rows: int, hidden_size: int) -> TfVariable:
     """A new table, as a variable."""
     shape = [num_rows, hidden_size]
     return network.variable(name, shape, lambda: tf.random.truncated_normal(shape, stddev=_STDDEV))

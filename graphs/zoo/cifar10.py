@@ -6,7 +6,6 @@ and its input pipeline are left out.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -41,7 +40,7 @@ def build(settings: Mapping[str, int]) -> Network:
     return network
 
 
-def _convolved(network: Network, name: str, images: Tensor, width: int) -> Any:
+def _convolved(network: Network, name: str, images: Tensor, width: int) -> Tensor:
     with tf.name_scope(name):
         weights = network.weights("kernel", [5, 5, images.shape[3], width], 0.05, decay=False)
         bias = network.constant_weights("bias", [width], 0.1)
@@ -49,11 +48,11 @@ def _convolved(network: Network, name: str, images: Tensor, width: int) -> Any:
         return tf.nn.relu(tf.nn.bias_add(outputs, bias))
 
 
-def _pooled(images: Tensor) -> Any:
+def _pooled(images: Tensor) -> Tensor:
     return tf.nn.max_pool2d(images, ksize=3, strides=2, padding="SAME", name="pool")
 
 
-def _normalised(images: Tensor) -> Any:
+def _normalised(images: Tensor) -> Tensor:
     return tf.nn.local_response_normalization(
         images, 4, bias=1.0, alpha=0.001 / 9.0, beta=0.75, name="norm"
     )

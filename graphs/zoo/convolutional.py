@@ -23,7 +23,7 @@ def convolution(
     kernel: tuple[int, int] | int = 1,
     stride: int = 1,
     padding: str = "SAME",
-) -> Any:
+) -> Tensor:
     """A convolution without bias and with new He-initialised weights."""
     height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
     fan_in = height * width * images.shape[3]
@@ -32,7 +32,7 @@ def convolution(
     return tf.nn.conv2d(images, weights, strides=stride, padding=padding)
 
 
-def batch_norm(network: Network, images: Tensor) -> Any:
+def batch_norm(network: Network, images: Tensor) -> Tensor:
     """Batch normalisation with scale and offset; the step updates the moving averages."""
     with tf.name_scope("batch_norm"):
         channels = [images.shape[3]]
@@ -53,7 +53,7 @@ def batch_norm(network: Network, images: Tensor) -> Any:
 
 def conv_norm_relu(
     network: Network, name: str, images: Tensor, num_filters: int, *window: Any
-) -> Any:
+) -> Tensor:
     """Convolution, batch normalisation and rectifier in a name scope of their own.
 
     `window` is kernel, stride and padding, as `convolution` takes them.
@@ -65,25 +65,25 @@ def conv_norm_relu(
 
 def conv_bias_relu(
     network: Network, name: str, images: Tensor, num_filters: int, *window: Any
-) -> Any:
+) -> Tensor:
     """Convolution, bias and rectifier, as `conv_norm_relu`."""
     with tf.name_scope(name):
         outputs = convolution(network, images, num_filters, *window)
         return tf.nn.relu(tf.nn.bias_add(outputs, network.constant_weights("bias", [num_filters])))
 
 
-def dense(network: Network, name: str, inputs: Tensor, width: int) -> Any:
+def dense(network: Network, name: str, inputs: Tensor, width: int) -> Tensor:
     """A fully connected layer with bias, f4[B, n] to f4[B, width]."""
     with tf.name_scope(name):
         return network.dense(inputs, width, 1 / math.sqrt(inputs.shape[1]))
 
 
-def global_average(images: Tensor) -> Any:
+def global_average(images: Tensor) -> Tensor:
     """Mean over height and width, f4[B, channels]."""
     return tf.reduce_mean(images, [1, 2], name="global_average")
 
 
-def cross_entropy(logits: Tensor, labels: Tensor) -> Any:
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean softmax cross entropy, scalar, of logits f4[B, K] and labels i4[B]."""
     return tf.reduce_mean(
         tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)

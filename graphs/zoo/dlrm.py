@@ -8,7 +8,6 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -81,14 +80,14 @@ def spread(sizes: Sequence[int], parts: Sequence[int]) -> list[int]:
     return part_of
 
 
-def _looked_up(network: Network, ids: Any, num_rows: int, hidden_size: int) -> Any:
+def _looked_up(network: Network, ids: Tensor, num_rows: int, hidden_size: int) -> Tensor:
     shape = [num_rows, hidden_size]
     limit = 1 / math.sqrt(num_rows)
     table = network.variable("table", shape, lambda: tf.random.uniform(shape, -limit, limit))
     return tf.gather(table, ids)
 
 
-def _perceptron(network: Network, name: str, inputs: Tensor, widths: Sequence[int]) -> Any:
+def _perceptron(network: Network, name: str, inputs: Tensor, widths: Sequence[int]) -> Tensor:
     """Fully connected layers with rectifiers between them, none after the last."""
     for index, width in enumerate(widths):
         with tf.name_scope(f"{name}_{index}"):
@@ -98,7 +97,7 @@ def _perceptron(network: Network, name: str, inputs: Tensor, widths: Sequence[in
     return inputs
 
 
-def interactions(vectors: Sequence[Any]) -> Any:
+def interactions(vectors: Sequence[Tensor]) -> Tensor:
     """Dot products of all pairs of n vectors f4[B, H], f4[B, n(n-1)/2]."""
     with tf.name_scope("interaction"):
         count = len(vectors)

@@ -23,10 +23,9 @@ Gradient ops belong with their forward op, updates and slots with their variable
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from graphs.names import op_of
-from graphs.protos import GraphDef, NodeDef
+from graphs.protos import Graph, GraphDef, NodeDef, Operation
 
 PART_ATTRIBUTE = "_tfplace_expert_part"
 PARTS_ATTRIBUTE = "_tfplace_expert_parts"
@@ -94,7 +93,7 @@ def _follow(
     known.update(dict.fromkeys(way, known.get(name)))
 
 
-def spread_parts(graph: Any, num_parts: int) -> None:
+def spread_parts(graph: Graph, num_parts: int) -> None:
     """Writes the part attributes on every op of a tf.Graph whose forward ops carry theirs.
 
     An op that carries none takes the part of the forward op whose gradient it is; else of the op
@@ -115,12 +114,12 @@ def spread_parts(graph: Any, num_parts: int) -> None:
     _write(ops, part_of_op, num_parts)
 
 
-def _own_part(op: Any) -> int | None:
+def _own_part(op: Operation) -> int | None:
     node = op.node_def
     return node.attr[PART_ATTRIBUTE].i if PART_ATTRIBUTE in node.attr else None
 
 
-def _leading_part(op: Any, part_of_op: dict[str, int]) -> int | None:
+def _leading_part(op: Operation, part_of_op: dict[str, int]) -> int | None:
     match = _GRADIENT_SCOPE.match(op.name)
     if match and match.group(1) in part_of_op:
         return part_of_op[match.group(1)]
@@ -132,13 +131,13 @@ def _leading_part(op: Any, part_of_op: dict[str, int]) -> int | None:
     return next((part for part in inputs if part != CPU), None)
 
 
-def _following_part(op: Any, part_of_op: dict[str, int]) -> int:
+def _following_part(op: Operation, part_of_op: dict[str, int]) -> int:
     consumers = [user for tensor in op.outputs for user in tensor.consumers()]
     parts = [part_of_op.get(user.name, CPU) for user in consumers]
     return next((part for part in parts if part != CPU), CPU)
 
 
-def _write(ops: Iterable[Any], part_of_op: dict[str, int], num_parts: int) -> None:
+def _write(ops: Iterable[Operation], part_of_op: dict[str, int], num_parts: int) -> None:
     from tensorflow.core.framework import attr_value_pb2
 
     for op in ops:

@@ -17,7 +17,7 @@ _AUXILIARY_WEIGHT = 0.4
 
 # A chain of (filters, kernel) convolutions, each of stride 1 and keeping the image's size.
 _Chain = Sequence[tuple[int, tuple[int, int] | int]]
-_Block = Callable[["_Stages", Any], Any]
+_Block = Callable[["_Stages", Tensor], Tensor]
 
 
 class _Stages:
@@ -27,24 +27,24 @@ class _Stages:
         self.network = network
         self._width_divisor = width_divisor
 
-    def conv(self, name: str, images: Tensor, filters: int, *window: Any) -> Any:
+    def conv(self, name: str, images: Tensor, filters: int, *window: Any) -> Tensor:
         """A convolution; `window` is kernel, stride and padding."""
         width = max(1, filters // self._width_divisor)
         return conv_norm_relu(self.network, name, images, width, *window)
 
-    def chain(self, name: str, images: Tensor, chain: _Chain) -> Any:
+    def chain(self, name: str, images: Tensor, chain: _Chain) -> Tensor:
         with tf.name_scope(name):
             for index, (filters, kernel) in enumerate(chain):
                 images = self.conv(f"conv_{index}", images, filters, kernel)
             return images
 
-    def shrunk(self, name: str, images: Tensor, chain: _Chain, filters: int) -> Any:
+    def shrunk(self, name: str, images: Tensor, chain: _Chain, filters: int) -> Tensor:
         """A chain and then a 3 x 3 convolution that halves the image."""
         with tf.name_scope(name):
             images = self.chain("chain", images, chain)
             return self.conv("shrink", images, filters, 3, 2, "VALID")
 
-    def pooled(self, images: Tensor, filters: int) -> Any:
+    def pooled(self, images: Tensor, filters: int) -> Tensor:
         with tf.name_scope("pool"):
             average = tf.nn.avg_pool2d(images, 3, 1, "SAME")
             return self.conv("conv", average, filters)
@@ -85,7 +85,7 @@ def _blocks(max_repeats: int) -> tuple[list[tuple[str, _Block]], int]:
     return blocks, len(coarse) + len(middle)
 
 
-def _stem(stages: _Stages, images: Tensor) -> Any:
+def _stem(stages: _Stages, images: Tensor) -> Tensor:
     images = stages.conv("conv_0", images, 32, 3, 2, "VALID")
     images = stages.conv("conv_1", images, 32, 3, 1, "VALID")
     images = stages.conv("conv_2", images, 64, 3)
@@ -96,7 +96,7 @@ def _stem(stages: _Stages, images: Tensor) -> Any:
 
 
 def _block_a(pool_filters: int) -> _Block:
-    def block(stages: _Stages, images: Tensor) -> Any:
+    def block(stages: _Stages, images: Tensor) -> Tensor:
         branches = [
             stages.conv("single", images, 64),
             stages.chain("five", images, [(48, 1), (64, 5)]),
@@ -108,7 +108,7 @@ def _block_a(pool_filters: int) -> _Block:
     return block
 
 
-def _reduction_a(stages: _Stages, images: Tensor) -> Any:
+def _reduction_a(stages: _Stages, images: Tensor) -> Tensor:
     branches = [
         stages.shrunk("three", images, [], 384),
         stages.shrunk("double_three", images, [(64, 1), (96, 3)], 96),
@@ -120,7 +120,7 @@ def _reduction_a(stages: _Stages, images: Tensor) -> Any:
 def _block_b(width: int) -> _Block:
     across, down = (1, 7), (7, 1)
 
-    def block(stages: _Stages, images: Tensor) -> Any:
+    def block(stages: _Stages, images: Tensor) -> Tensor:
         double: _Chain = [(width, 1), (width, down), (width, across), (width, down), (192, across)]
         branches = [
             stages.conv("single", images, 192),
@@ -133,7 +133,7 @@ def _block_b(width: int) -> _Block:
     return block
 
 
-def _reduction_b(stages: _Stages, images: Tensor) -> Any:
+def _reduction_b(stages: _Stages, images: Tensor) -> Tensor:
     branches = [
         stages.shrunk("three", images, [(192, 1)], 320),
         stages.shrunk("seven", images, [(192, 1), (192, (1, 7)), (192, (7, 1))], 192),
@@ -142,7 +142,7 @@ def _reduction_b(stages: _Stages, images: Tensor) -> Any:
     return tf.concat(branches, 3)
 
 
-def _block_c(stages: _Stages, images: Tensor) -> Any:
+def _block_c(stages: _Stages, images: Tensor) -> Tensor:
     three = stages.conv("three", images, 384)
     double_three = stages.chain("double_three", images, [(448, 1), (384, 3)])
     branches = [
@@ -156,7 +156,7 @@ def _block_c(stages: _Stages, images: Tensor) -> Any:
     return tf.concat(branches, 3)
 
 
-def _auxiliary_loss(stages: _Stages, images: Tensor, labels: Tensor, num_classes: int) -> Any:
+def _auxiliary_loss(stages: _Stages, images: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """Cross entropy of the head on the last 17 x 17 block; small images get smaller kernels."""
     with tf.name_scope("auxiliary"):
         images = tf.nn.avg_pool2d(images, min(5, images.shape[1]), 3, "VALID", name="pool")

@@ -8,7 +8,6 @@ compete for the experts' capacity, is one sequence.
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -53,7 +52,7 @@ def build(settings: Mapping[str, int]) -> Network:
 
 def _layer(
     network: Network, states: Tensor, bias: Tensor, settings: Mapping[str, int]
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """States f4[B·T, H] after the layer, and how unevenly it used its experts."""
     with tf.name_scope("attention"):
         normed = attention.layer_norm(network, states)
@@ -66,7 +65,7 @@ def _layer(
         return states + tf.reshape(outputs, states.shape), imbalance
 
 
-def _gates(network: Network, grouped: Tensor, num_experts: int) -> tuple[Any, Any]:
+def _gates(network: Network, grouped: Tensor, num_experts: int) -> tuple[Tensor, Tensor]:
     """Top-2 gating with capacity (GShard, algorithm 1, with the second expert always asked).
 
     Args:
@@ -100,7 +99,7 @@ def _gates(network: Network, grouped: Tensor, num_experts: int) -> tuple[Any, An
     return tf.add_n(combine), num_experts * tf.reduce_sum(shares)
 
 
-def _experts(network: Network, grouped: Tensor, combine: Any, inner_size: int) -> Any:
+def _experts(network: Network, grouped: Tensor, combine: Tensor, inner_size: int) -> Tensor:
     """Sends tokens to the experts' slots, runs the experts, and combines; f4[G, S, H]."""
     num_groups, num_tokens, num_experts, capacity = combine.shape
     hidden_size = grouped.shape[2]

@@ -7,7 +7,6 @@ is NASNet-A Large. No auxiliary head and no drop path; RMSProp as for Inception-
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -80,7 +79,7 @@ def _plan(filters: int, num_layers: int, num_stages: int) -> list[tuple[str, boo
     return plan
 
 
-def _normal_cell(network: Network, inputs: Tensor, previous: Any, filters: int) -> Any:
+def _normal_cell(network: Network, inputs: Tensor, previous: Tensor, filters: int) -> Tensor:
     """Five sums of pairs, concatenated with the cell before's output."""
     p = _fitted(network, previous, inputs, filters)
     h = _squeezed(network, "squeeze", inputs, filters)
@@ -97,7 +96,7 @@ def _normal_cell(network: Network, inputs: Tensor, previous: Any, filters: int) 
     return tf.concat(outputs, 3)
 
 
-def _reduction_cell(network: Network, inputs: Tensor, previous: Any, filters: int) -> Any:
+def _reduction_cell(network: Network, inputs: Tensor, previous: Tensor, filters: int) -> Tensor:
     """The cell that halves height and width."""
     p = _fitted(network, previous, inputs, filters)
     h = _squeezed(network, "squeeze", inputs, filters)
@@ -112,16 +111,16 @@ def _reduction_cell(network: Network, inputs: Tensor, previous: Any, filters: in
     return tf.concat([second, third, fourth, fifth], 3)
 
 
-def _average(images: Tensor, stride: int = 1) -> Any:
+def _average(images: Tensor, stride: int = 1) -> Tensor:
     return tf.nn.avg_pool2d(images, 3, stride, "SAME")
 
 
-def _squeezed(network: Network, name: str, images: Tensor, filters: int) -> Any:
+def _squeezed(network: Network, name: str, images: Tensor, filters: int) -> Tensor:
     with tf.name_scope(name):
         return batch_norm(network, convolution(network, tf.nn.relu(images), filters))
 
 
-def _fitted(network: Network, previous: Any, inputs: Tensor, filters: int) -> Any:
+def _fitted(network: Network, previous: Tensor, inputs: Tensor, filters: int) -> Tensor:
     """The output of the cell before, brought to the inputs' size and `filters` channels.
 
     Where it is twice as large, it is sampled on two grids that are a pixel apart. The first cell
@@ -149,7 +148,7 @@ def _fitted(network: Network, previous: Any, inputs: Tensor, filters: int) -> An
 
 def _separable(
     network: Network, name: str, images: Tensor, filters: int, kernel: int, stride: int = 1
-) -> Any:
+) -> Tensor:
     """Twice: rectifier, depthwise and pointwise convolution, batch normalisation."""
     with tf.name_scope(name):
         for index in range(2):

@@ -3,12 +3,11 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
-from graphs.protos import DType, Tensor
+from graphs.protos import DType, KerasObject, Operation, Tensor, TfVariable
 from graphs.source_model import TensorSpec
 from graphs.zoo import expert
 
@@ -31,7 +30,7 @@ class Training:
       weight_decay: adds weight_decay x half the squared norm of every kernel to the loss.
     """
 
-    optimizer: Callable[[], Any]
+    optimizer: Callable[[], KerasObject]
     clip_norm: float | None = None
     running_sum: bool = False
     dense_gradients: bool = False
@@ -57,8 +56,8 @@ class Network:
         self.graph = tf.Graph()
         self.num_parts = num_parts
         self.feeds: list[TensorSpec] = []
-        self.updates: list[Any] = []
-        self.kernels: list[Any] = []
+        self.updates: list[Operation] = []
+        self.kernels: list[Tensor] = []
         with self.graph.as_default():
             v1.set_random_seed(0)
 
@@ -71,7 +70,7 @@ class Network:
         with self.graph._attr_scope({expert.PART_ATTRIBUTE: attribute}):
             yield
 
-    def placeholder(self, name: str, dtype: DType, shape: Sequence[int]) -> Any:
+    def placeholder(self, name: str, dtype: DType, shape: Sequence[int]) -> Tensor:
         """A fed tensor of a fixed shape."""
         with self.part(expert.CPU):
             tensor = v1.placeholder(dtype, shape, name=name)
@@ -82,9 +81,9 @@ class Network:
         self,
         name: str,
         shape: Sequence[int],
-        initial: Callable[[], Any] | float = 0.0,
+        initial: Callable[[], Tensor] | float = 0.0,
         trainable: bool = True,
-    ) -> Any:
+    ) -> TfVariable:
         """A resource variable in the current name scope.
 
         Args:
@@ -101,12 +100,12 @@ class Network:
         else:
             fill = float(initial)
 
-            def make() -> Any:
+            def make() -> Tensor:
                 return tf.fill(list(shape), fill)
 
         return v1.Variable(make, trainable=trainable, name=name, use_resource=True)
 
-    def weights(self, name: str, shape: Sequence[int], stddev: float, decay: bool = True) -> Any:
+    def weights(self, name: str, shape: Sequence[int], stddev: float, decay: bool = True) -> Tensor:
         """The one read of a new truncated-normal variable; `decay` says if weight decay applies."""
         value = self.read(
             self.variable(name, shape, lambda: tf.random.truncated_normal(shape, stddev=stddev))
@@ -115,17 +114,17 @@ class Network:
             self.kernels.append(value)
         return value
 
-    def constant_weights(self, name: str, shape: Sequence[int], value: float = 0.0) -> Any:
+    def constant_weights(self, name: str, shape: Sequence[int], value: float = 0.0) -> Tensor:
         """The one read of a new variable that starts as a constant: biases and scales."""
         return self.read(self.variable(name, shape, value))
 
-    def dense(self, inputs: Tensor, width: int, stddev: float) -> Any:
+    def dense(self, inputs: Tensor, width: int, stddev: float) -> Tensor:
         """A fully connected layer with bias, f4[B, n] to f4[B, width]."""
         kernel = self.weights("kernel", [inputs.shape[-1], width], stddev)
         bias = self.constant_weights("bias", [width])
         return tf.nn.bias_add(tf.matmul(inputs, kernel), bias)
 
-    def read(self, variable: Any) -> Any:
+    def read(self, variable: TfVariable) -> Tensor:
         """Reads a variable; call once and share the tensor."""
         with tf.name_scope(f"{variable.op.name}/value/"):
             return variable.value()
@@ -149,14 +148,14 @@ class Network:
             tf.group(*[v.initializer for v in v1.global_variables()], name="init")
         expert.spread_parts(self.graph, self.num_parts)
 
-    def _decayed(self, loss: Tensor, rate: float) -> Any:
+    def _decayed(self, loss: Tensor, rate: float) -> Tensor:
         with tf.name_scope("weight_decay"):
             norms = [tf.nn.l2_loss(kernel) for kernel in self.kernels]
             penalty = tf.multiply(tf.add_n(norms), rate, name="penalty")
         with self.part(self.num_parts - 1):
             return tf.add(loss, penalty, name="decayed_loss")
 
-    def _apply(self, loss: Tensor, training: Training) -> Any:
+    def _apply(self, loss: Tensor, training: Training) -> Operation:
         variables = v1.trainable_variables()
         method = tf.AggregationMethod.EXPERIMENTAL_TREE if training.running_sum else None
         gradients = v1.gradients(loss, variables, aggregation_method=method)

@@ -9,11 +9,11 @@ unidirectional. Adam, clipping by global norm 5, full softmax over 30,000 words.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from graphs.errors import UsageError
+from graphs.protos import Tensor
 from graphs.zoo.network import Network, Training, v1
 from graphs.zoo.recurrent import LstmCell, embedded_steps, lstm_layer, softmax_loss
 
@@ -73,7 +73,7 @@ class Attention:
       hidden_size: H, also the width of the score network.
     """
 
-    def __init__(self, network: Network, states: Sequence[Any], hidden_size: int) -> None:
+    def __init__(self, network: Network, states: Sequence[Tensor], hidden_size: int) -> None:
         stddev = 1 / math.sqrt(hidden_size)
         square = [hidden_size, hidden_size]
         self._memory = tf.stack(states, axis=1, name="memory")
@@ -84,7 +84,7 @@ class Attention:
         flat = tf.matmul(tf.reshape(self._memory, [-1, hidden_size]), memory_kernel)
         self._keys = tf.reshape(flat, [batch_size, num_steps, hidden_size], name="keys")
 
-    def __call__(self, query: Any) -> Any:
+    def __call__(self, query: Tensor) -> Tensor:
         """The context f4[B, H] for a query f4[B, H]."""
         batch_size, num_steps, hidden_size = self._memory.shape
         projected = tf.expand_dims(tf.matmul(query, self._query_kernel), 1)
@@ -94,7 +94,9 @@ class Attention:
         return tf.squeeze(tf.matmul(weights, self._memory), 1)
 
 
-def _encoder(network: Network, steps: Sequence[Any], settings: Mapping[str, int]) -> Sequence[Any]:
+def _encoder(
+    network: Network, steps: Sequence[Tensor], settings: Mapping[str, int]
+) -> Sequence[Tensor]:
     """The top layer's output of each source step."""
     for layer in range(settings["num_layers"] // 2):
         with network.part(layer), tf.name_scope(f"encoder_{layer}"):
@@ -104,8 +106,8 @@ def _encoder(network: Network, steps: Sequence[Any], settings: Mapping[str, int]
 
 
 def _decoder(
-    network: Network, steps: Sequence[Any], attention: Attention, settings: Mapping[str, int]
-) -> Sequence[Any]:
+    network: Network, steps: Sequence[Tensor], attention: Attention, settings: Mapping[str, int]
+) -> Sequence[Tensor]:
     """The top layer's output of each target step."""
     depth, hidden_size = settings["num_layers"] // 2, settings["hidden_size"]
     cells, states = [], []

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -30,12 +29,14 @@ class LstmCell:
         self._bias = network.constant_weights("bias", [4 * hidden_size])
         self._hidden_size = hidden_size
 
-    def zero_state(self, batch_size: int) -> tuple[Any, Any]:
+    def zero_state(self, batch_size: int) -> tuple[Tensor, Tensor]:
         """(c, h), each f4[B, H] of zeros."""
         zeros = tf.zeros([batch_size, self._hidden_size], name="zero_state")
         return zeros, zeros
 
-    def __call__(self, inputs: Sequence[Any], state: tuple[Any, Any]) -> tuple[Any, Any]:
+    def __call__(
+        self, inputs: Sequence[Tensor], state: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """One time step.
 
         Args:
@@ -53,8 +54,8 @@ class LstmCell:
 
 
 def lstm_layer(
-    network: Network, steps: Sequence[Any], hidden_size: int, is_residual: bool = False
-) -> Sequence[Any]:
+    network: Network, steps: Sequence[Tensor], hidden_size: int, is_residual: bool = False
+) -> Sequence[Tensor]:
     """The outputs f4[B, H] of an LSTM layer, from its inputs at each time step, f4[B, H].
 
     With `is_residual` the inputs are added to the outputs.
@@ -69,7 +70,9 @@ def lstm_layer(
     return outputs
 
 
-def softmax_loss(network: Network, states: Sequence[Any], targets: Any, vocab_size: int) -> Any:
+def softmax_loss(
+    network: Network, states: Sequence[Tensor], targets: Tensor, vocab_size: int
+) -> Tensor:
     """The loss of a projection to the vocabulary: mean cross entropies, summed over time steps.
 
     `states` are f4[B, H] of each of T steps, `targets` i4[B, T].
@@ -87,7 +90,7 @@ def softmax_loss(network: Network, states: Sequence[Any], targets: Any, vocab_si
 
 def embedded_steps(
     network: Network, tokens: Tensor, vocab_size: int, hidden_size: int
-) -> Sequence[Any]:
+) -> Sequence[Tensor]:
     """Looks tokens i4[B, T] up in a new table; T tensors f4[B, H]."""
     table = network.variable(
         "table",

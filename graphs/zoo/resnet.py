@@ -5,7 +5,6 @@ The halving convolution of a bottleneck is the 3 x 3 one, as in most code today 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -58,7 +57,7 @@ def build(settings: Mapping[str, int]) -> Network:
     return network
 
 
-def _bottleneck(network: Network, images: Tensor, width: int, strides: tuple[int, int]) -> Any:
+def _bottleneck(network: Network, images: Tensor, width: int, strides: tuple[int, int]) -> Tensor:
     """1 x 1, 3 x 3 and 1 x 1 convolutions around which the input, or its projection, is added."""
     outputs = conv_norm_relu(network, "narrow", images, width, 1, strides[0])
     outputs = conv_norm_relu(network, "middle", outputs, width, 3, strides[1])

@@ -5,7 +5,6 @@ to the embedding, Adam. Next-sentence prediction and dropout are left out.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -41,7 +40,7 @@ def build(settings: Mapping[str, int]) -> Network:
     return network
 
 
-def _embedded(network: Network, words: Tensor, tokens: Tensor, segments: Any) -> Any:
+def _embedded(network: Network, words: Tensor, tokens: Tensor, segments: Tensor) -> Tensor:
     """Sum of word, segment and position embeddings, normalised; f4[B·T, H]."""
     batch_size, num_steps = tokens.shape
     hidden_size = words.shape[1]
@@ -52,7 +51,7 @@ def _embedded(network: Network, words: Tensor, tokens: Tensor, segments: Any) ->
     return attention.layer_norm(network, states)
 
 
-def _layer(network: Network, states: Tensor, bias: Tensor, batch_size: int) -> Any:
+def _layer(network: Network, states: Tensor, bias: Tensor, batch_size: int) -> Tensor:
     with tf.name_scope("attention"):
         context = attention.self_attention(network, states, bias, batch_size)
         states = attention.layer_norm(network, states + context)
@@ -63,7 +62,7 @@ def _layer(network: Network, states: Tensor, bias: Tensor, batch_size: int) -> A
 
 def _masked_loss(
     network: Network, states: Tensor, words: Tensor, settings: Mapping[str, int]
-) -> Any:
+) -> Tensor:
     """Cross entropy of the words at the masked positions."""
     batch_size, num_steps = settings["batch_size"], settings["num_steps"]
     shape = (batch_size, settings["num_masked"])

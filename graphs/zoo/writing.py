@@ -3,11 +3,11 @@
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 from graphs.errors import OutputError
 from graphs.host.whole_file import exchange, write_whole
 from graphs.names import op_of
+from graphs.protos import MetaGraphDef
 from graphs.zoo.zoo_graph import ZooGraph, variable_bytes
 
 SIGNATURE = "train_step"
@@ -72,7 +72,7 @@ def _write_graph_def(zoo_graph: ZooGraph, path: Path) -> None:
     write_whole(path, lambda file: file.write(content))
 
 
-def _meta_graph_def(zoo_graph: ZooGraph) -> Any:
+def _meta_graph_def(zoo_graph: ZooGraph) -> MetaGraphDef:
     import tensorflow as tf
 
     with zoo_graph.graph.as_default():

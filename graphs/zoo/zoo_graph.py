@@ -4,10 +4,10 @@ import dataclasses
 import importlib
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from graphs.errors import UsageError
 from graphs.graph_view import reached
+from graphs.protos import Graph
 from graphs.source_model import TensorSpec
 from graphs.zoo import catalogue
 
@@ -27,7 +27,7 @@ class ZooGraph:
     """
 
     name: str
-    graph: Any
+    graph: Graph
     feeds: tuple[TensorSpec, ...]
     train_op: str
     loss: str
@@ -76,7 +76,7 @@ def step_ops(zoo_graph: ZooGraph) -> set[str]:
 
 def op_table(
     specs: Iterable[str] = catalogue.NAMES, size: str = "published"
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """One row per benchmark graph, for the documentation.
 
     Args:
@@ -91,7 +91,7 @@ def op_table(
     return [_row(spec, size) for spec in specs]
 
 
-def _row(spec: str, size: str) -> dict[str, Any]:
+def _row(spec: str, size: str) -> dict[str, object]:
     name, options = catalogue.parse(spec)
     start = time.perf_counter()
     zoo_graph = build(name, **{"size": size, **options})  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import tf_keras
 from graphs.op_graph import IntArray
 from graphs.placement import Grouping, Outcome
 from graphs.problem import Problem
+from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import GrouperConfig, HierarchicalConfig
 from tfplace.algorithms.learned.features import (
     FeatureArray,
@@ -33,7 +34,6 @@ from tfplace.algorithms.learned.policies.graph_embedding import dense
 from tfplace.algorithms.learned.policies.seq2seq import Sequence as GroupSequence
 from tfplace.algorithms.learned.reward import feasible
 from tfplace.algorithms.learned.sequence_learner import SequenceLearner, reinforce_loss
-from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.grouped_problem import GroupedProblem, GroupingConfig, grouped_problem
 from tfplace.grouping.quotient import colocation_units, group_allowed, group_sums
 from tfplace.search.kept import snapshot

@@ -8,6 +8,7 @@ import tensorflow as tf
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Outcome
 from graphs.problem import Problem
+from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import PostConfig
 from tfplace.algorithms.learned.learning import policy_gradient
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
@@ -18,7 +19,6 @@ from tfplace.algorithms.learned.policies.distributions import (
     log_prior,
 )
 from tfplace.algorithms.learned.sequence_learner import proximal_loss
-from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.grouped_problem import grouped_problem
 from tfplace.search.kept import snapshot
 from tfplace.search.trial import Proposal

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.op_graph import FloatArray, IntArray
+from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import AdamConfig, Seq2SeqConfig
 from tfplace.algorithms.learned.learning.policy_gradient import (
     Descent,
@@ -22,7 +23,6 @@ from tfplace.algorithms.learned.policies.distributions import (
     chosen_log_probs,
 )
 from tfplace.algorithms.learned.policies.seq2seq import Seq2Seq, Sequence
-from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.search.kept.snapshot import Snapshot
 
 # (new log π f4[B, G, D], old log π f4[B, G, D], devices i4[B, G], advantages f4[B]) → scalar

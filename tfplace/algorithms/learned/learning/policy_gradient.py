@@ -8,8 +8,8 @@ import tensorflow as tf
 import tf_keras
 
 from graphs.op_graph import FloatArray, IntArray
+from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import AdamConfig
-from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.quotient import BoolArray
 from tfplace.search.kept import snapshot
 from tfplace.search.trial import DivergedError

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from graphs.op_graph import FloatArray, IntArray
-from tfplace.algorithms.learned.tensor import Tensor
+from graphs.protos import Tensor
 from tfplace.grouping.quotient import BoolArray
 from tfplace.search.trial import Proposal
 

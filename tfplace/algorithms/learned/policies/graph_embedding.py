@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from tfplace.algorithms.learned.tensor import Tensor
+from graphs.protos import Tensor
 
 
 class GraphState(NamedTuple):

@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import Seq2SeqConfig
 from tfplace.algorithms.learned.policies.graph_embedding import dense
-from tfplace.algorithms.learned.tensor import Tensor
 
 
 class Sequence(NamedTuple):
