@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from graphs.function_library import library_of
-from graphs.protos import FunctionDef, GraphDef, NodeDef
+from graphs.protos import GraphDef, Library, Nodes
 from graphs.source_model import TensorSpec
 
 
@@ -65,11 +65,11 @@ class FlatGraph:
         return placed
 
     @functools.cached_property
-    def nodes(self) -> Mapping[str, NodeDef]:
+    def nodes(self) -> Nodes:
         """{name: NodeDef} of graph_def, which must not change while this lives."""
         return {node.name: node for node in self.graph_def.node}
 
     @functools.cached_property
-    def library(self) -> Mapping[str, FunctionDef]:
+    def library(self) -> Library:
         """{name: FunctionDef} of graph_def."""
         return library_of(self.graph_def)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from graphs.errors import ModelError
 from graphs.op_types import CALLS, CONDITIONALS
-from graphs.protos import FunctionDef, GraphDef, NodeDef
+from graphs.protos import FunctionDef, GraphDef, Library, NodeDef
 
 MAX_CALL_DEPTH = 200
 MAX_OPS = 5_000_000
@@ -22,7 +22,7 @@ def library_of(graph_def: GraphDef) -> dict[str, FunctionDef]:
     return {function.signature.name: function for function in graph_def.library.function}
 
 
-def called_function(node: NodeDef, library: Mapping[str, FunctionDef]) -> str | None:
+def called_function(node: NodeDef, library: Library) -> str | None:
     """The function of the library that a node calls; None where it calls none."""
     name = node.attr["f"].func.name if node.op in CALLS else node.op
     return name if name in library else None
@@ -67,9 +67,7 @@ def named_functions(node: NodeDef) -> Iterator[str]:
             yield from (function.name for function in value.list.func)
 
 
-def referred_functions(
-    nodes: Iterable[NodeDef], library: Mapping[str, FunctionDef]
-) -> Iterator[str]:
+def referred_functions(nodes: Iterable[NodeDef], library: Library) -> Iterator[str]:
     """The functions of the library that nodes name: as their op or in an attribute."""
     for node in nodes if library else ():
         if node.op in library:
@@ -77,7 +75,7 @@ def referred_functions(
         yield from (name for name in named_functions(node) if name in library)
 
 
-def require_bounded(nodes: Iterable[NodeDef], library: Mapping[str, FunctionDef]) -> None:
+def require_bounded(nodes: Iterable[NodeDef], library: Library) -> None:
     """Looks at all calls without opening one; a function that calls itself is no matter here.
 
     Raises:
@@ -110,7 +108,7 @@ def require_bounded(nodes: Iterable[NodeDef], library: Mapping[str, FunctionDef]
             )
 
 
-def callees(node: NodeDef, library: Mapping[str, FunctionDef]) -> list[tuple[str, int]]:
+def callees(node: NodeDef, library: Library) -> list[tuple[str, int]]:
     """(function, the input at which its arguments begin) of each function that a node runs.
 
     The first input of a conditional is its condition and not an argument.
@@ -119,7 +117,7 @@ def callees(node: NodeDef, library: Mapping[str, FunctionDef]) -> list[tuple[str
     return [(name, first) for name in referred_functions([node], library)]
 
 
-def reached_functions(nodes: Iterable[NodeDef], library: Mapping[str, FunctionDef]) -> list[str]:
+def reached_functions(nodes: Iterable[NodeDef], library: Library) -> list[str]:
     """The functions that nodes refer to and that these refer to in turn, each once."""
     pending = list(referred_functions(nodes, library))
     reached: dict[str, None] = {}

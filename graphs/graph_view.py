@@ -13,7 +13,7 @@ from graphs.function_library import library_of
 from graphs.graph_edges import edges_of
 from graphs.host.did_you_mean import nearest
 from graphs.names import op_of, source_of
-from graphs.protos import FunctionDef, GraphDef, NodeDef
+from graphs.protos import GraphDef, Library, Nodes
 
 
 class GraphView:
@@ -22,8 +22,8 @@ class GraphView:
     def __init__(self, graph_def: GraphDef):
         """Raises ModelError where two ops have one name or an input does not exist."""
         self.graph_def = graph_def
-        self.nodes: Mapping[str, NodeDef] = {node.name: node for node in graph_def.node}
-        self.library: Mapping[str, FunctionDef] = library_of(graph_def)
+        self.nodes: Nodes = {node.name: node for node in graph_def.node}
+        self.library: Library = library_of(graph_def)
         if len(self.nodes) < len(graph_def.node):
             raise ModelError(
                 "reading the graph: two ops have the same name; names must be unique, "

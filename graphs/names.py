@@ -5,10 +5,10 @@ In the main graph an input is "op" (output 0), "op:1" or "^op" (control). In a f
 """
 
 import re
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container
 from typing import NamedTuple
 
-from graphs.protos import NodeDef
+from graphs.protos import NodeDef, Nodes
 
 SHARD = re.compile(r"/shard_(\d+)_*(?=/|$)")
 """What a name has if its op is a copy for a shard (the contract, section 9): the copy of `a/b` for
@@ -93,7 +93,7 @@ def data_inputs(node: NodeDef) -> list[str]:
     return [name for name in node.input if name[:1] != "^"]  # asked for of every op, often
 
 
-def source_of(tensor: str, nodes: Mapping[str, NodeDef], through: Collection[str]) -> str:
+def source_of(tensor: str, nodes: Nodes, through: Collection[str]) -> str:
     """The tensor that a tensor comes from, through ops of types that pass their first input on.
 
     `tensor` is an input as a NodeDef has it, `nodes` are those of its graph or function body, and

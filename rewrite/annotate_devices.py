@@ -6,12 +6,11 @@ without, every copy of the function, apart from ops that a chain has named.
 
 import copy
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
-from graphs.protos import GraphDef
+from graphs.protos import GraphDef, NodeDef
 from rewrite.call_graph import CallGraph
 from rewrite.pass_base import PassResult, RewriteError, op_path
 
@@ -130,7 +129,7 @@ def _words(origin: Origin) -> str:
     return f"op {origin.node!r}{where}{through}"
 
 
-def bodies(graph_def: GraphDef) -> Iterator[tuple[str, Any]]:
+def bodies(graph_def: GraphDef) -> Iterator[tuple[str, Sequence[NodeDef]]]:
     """(function name, its NodeDefs) of the main graph, named "", and of each function."""
     yield "", graph_def.node
     for function in graph_def.library.function:
@@ -163,7 +162,7 @@ class ClearDevices:
         for function, node in self._to_clear(result.graph_def):
             raise RewriteError(f"clearing devices: {op_path(function, node.name)!r} kept its own")
 
-    def _to_clear(self, graph_def: GraphDef) -> Iterator[tuple[str, Any]]:
+    def _to_clear(self, graph_def: GraphDef) -> Iterator[tuple[str, NodeDef]]:
         placed = [(f, node) for f, nodes in bodies(graph_def) for node in nodes if node.device]
         calls = CallGraph(graph_def)
         keep = self.keep if placed else ()

@@ -17,7 +17,7 @@ from graphs.graph_view import reached
 from graphs.host.freed_memory import give_back
 from graphs.host.parent import Parent
 from graphs.names import op_of, with_index
-from graphs.protos import GraphDef, NodeDef, Session
+from graphs.protos import GraphDef, MetaGraphDef, NodeDef, Session, SessionConfig, SignatureDef
 from graphs.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
 from graphs.source_model import Initialization, Variable
 from rewrite.model_builder import TAGS
@@ -99,7 +99,7 @@ def _forget_values(session: Session, variables: Iterable[Variable]) -> None:
     )
 
 
-def _session_config() -> Any:
+def _session_config() -> SessionConfig:
     """No optimizer: what runs once, to give variables their values, takes longer with it."""
     config = v1.ConfigProto(allow_soft_placement=True)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
@@ -107,7 +107,9 @@ def _session_config() -> Any:
     return config
 
 
-def _import(request: Mapping[str, Any], graph_def: GraphDef) -> tuple[Any, OneOfAlike | None]:
+def _import(
+    request: Mapping[str, Any], graph_def: GraphDef
+) -> tuple[MetaGraphDef, OneOfAlike | None]:
     """Imports the graph into the default one; of a large one only what isn't like another op.
 
     Returns:
@@ -138,7 +140,9 @@ def _named(request: Mapping[str, Any]) -> set[str]:
     return {op_of(name) for name in names} | {each.op for each in request["variables"]}
 
 
-def _made(graph: tf.Graph, request: Mapping[str, Any], own: Container[str]) -> dict[str, Any]:
+def _made(
+    graph: tf.Graph, request: Mapping[str, Any], own: Container[str]
+) -> dict[str, SignatureDef]:
     """{name: signature} of the run and, beside a split one, of the unsplit step."""
     name = request["signature"]
     made = {name: _signature(graph, request, request["fetches"])}
@@ -148,7 +152,7 @@ def _made(graph: tf.Graph, request: Mapping[str, Any], own: Container[str]) -> d
     return made
 
 
-def _signature(graph: tf.Graph, request: Mapping[str, Any], fetches: Sequence[str]) -> Any:
+def _signature(graph: tf.Graph, request: Mapping[str, Any], fetches: Sequence[str]) -> SignatureDef:
     """Makes a run a signature: feeds under their ops' names, and fetched tensors.
 
     An op has no value, so every fetched tensor waits for the fetched ops; where only ops are

@@ -8,11 +8,10 @@ copy of.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from graphs.building.conditionals import opened_branches
 from graphs.function_library import called_function, kept_whole
-from graphs.protos import FunctionDef, GraphDef, NodeDef
+from graphs.protos import FunctionDef, GraphDef, Library, NodeDef, Nodes
 
 _MARK = "tfplace: copy of "
 
@@ -30,7 +29,7 @@ def mark_as_copy(function: FunctionDef, original: str) -> None:
     function.signature.description = _MARK + original
 
 
-def opened_callees(node: NodeDef, library: Mapping[str, FunctionDef]) -> tuple[str, ...]:
+def opened_callees(node: NodeDef, library: Library) -> tuple[str, ...]:
     """The functions whose bodies take the place of this op: of a call, a conditional's branches.
 
     Empty for ops that stay one unit. A conditional may stay one for reasons that don't show here;
@@ -50,13 +49,13 @@ class CallGraph:
         self._main = graph_def.node
         self._callees: dict[str, dict[str, list[str]]] = {}
         self._resolved: dict[tuple[str, ...], tuple[str, ...]] = {(): ("",)}
-        self._names: dict[str, dict[str, Any]] = {}
+        self._names: dict[str, dict[str, NodeDef]] = {}
 
-    def body(self, function: str) -> Sequence[Any]:
+    def body(self, function: str) -> Sequence[NodeDef]:
         """The NodeDefs of a function, or of the main graph for ""."""
         return self.library[function].node_def if function else self._main
 
-    def nodes(self, function: str) -> Mapping[str, Any]:
+    def nodes(self, function: str) -> Nodes:
         """{name: NodeDef} of a body."""
         if function not in self._names:
             self._names[function] = {node.name: node for node in self.body(function)}

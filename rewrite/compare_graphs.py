@@ -2,11 +2,10 @@
 
 import copy
 from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 
 from graphs.function_library import library_of, rename_references
-from graphs.protos import NodeDef
+from graphs.protos import AttrValue, FunctionLibrary, GraphDef, Message, NodeDef
 from rewrite.call_graph import copy_of
 from rewrite.order.order_edges import forget
 from rewrite.pass_base import RewriteError, op_path
@@ -15,7 +14,7 @@ _DERIVED = frozenset({"_output_shapes"})
 """Attributes that TensorFlow works out itself when it imports a graph."""
 
 
-def same_graphs(given: Any, placed: Any) -> None:
+def same_graphs(given: GraphDef, placed: GraphDef) -> None:
     """Raises RewriteError unless two GraphDefs are equal but for devices, copied functions, order.
 
     Nodes have to stand in the same order; functions needn't. A copy has to be equal to the
@@ -44,7 +43,7 @@ def same_graphs(given: Any, placed: Any) -> None:
     same_message("graphs", given, placed, without=("node", "library"))
 
 
-def same_message(what: str, given: Any, placed: Any, without: Collection[str] = ()) -> None:
+def same_message(what: str, given: Message, placed: Message, without: Collection[str] = ()) -> None:
     """Raises RewriteError for the first field in which two messages differ."""
     fields = [{f.name: v for f, v in m.ListFields()} for m in (given, placed)]
     for name in sorted(fields[0].keys() | fields[1].keys()):
@@ -54,14 +53,14 @@ def same_message(what: str, given: Any, placed: Any, without: Collection[str] = 
             raise RewriteError(f"comparing {what}: their {name} differs")
 
 
-def same_imported(given: Any, placed: Any) -> None:
+def same_imported(given: GraphDef, placed: GraphDef) -> None:
     """Raises RewriteError unless all of a GraphDef is found in what TensorFlow imported of it.
 
     An import may sort nodes and control inputs and fill in attributes; the rest has to be there.
     """
     there = {node.name: node for node in placed.node}
     calls = {f.signature.name: copy_of(f) for f in placed.library.function}
-    moved: Any = type(given.node[0])() if given.node else None
+    moved: NodeDef = type(given.node[0])() if given.node else None
     for node in given.node:
         found = there.get(node.name)
         if found is None:
@@ -92,7 +91,9 @@ def same_imported(given: Any, placed: Any) -> None:
         raise RewriteError(f"comparing with the graph as it came: function {min(lost)!r} is gone")
 
 
-def _same_nodes(function: str, given: Any, placed: Any, copies: Mapping[str, str]) -> None:
+def _same_nodes(
+    function: str, given: Sequence[NodeDef], placed: Sequence[NodeDef], copies: Mapping[str, str]
+) -> None:
     if len(given) != len(placed):
         raise RewriteError(
             f"comparing {function or 'the main graph'!r}: {len(given)} ops became {len(placed)}"
@@ -111,7 +112,7 @@ def _same_nodes(function: str, given: Any, placed: Any, copies: Mapping[str, str
             )
 
 
-def _without_placement(node: NodeDef, copies: Mapping[str, str]) -> Any:
+def _without_placement(node: NodeDef, copies: Mapping[str, str]) -> NodeDef:
     result = copy.deepcopy(node)
     result.device = ""
     forget(result)
@@ -119,7 +120,9 @@ def _without_placement(node: NodeDef, copies: Mapping[str, str]) -> Any:
     return result
 
 
-def _same_gradients(given: Any, placed: Any, copies: Mapping[str, str]) -> None:
+def _same_gradients(
+    given: FunctionLibrary, placed: FunctionLibrary, copies: Mapping[str, str]
+) -> None:
     """Each function has the gradient that it had, and each copy that of its original."""
     before = {(g.function_name, g.gradient_func) for g in given.gradient}
     after = {
@@ -129,13 +132,13 @@ def _same_gradients(given: Any, placed: Any, copies: Mapping[str, str]) -> None:
         raise RewriteError("comparing function libraries: their gradient functions differ")
 
 
-def _equal(given: Any, placed: Any, name: str) -> bool:
+def _equal(given: Message, placed: Message, name: str) -> bool:
     if getattr(given, name) == getattr(placed, name):
         return True
     return same_content(*(_only(message, name) for message in (given, placed)))
 
 
-def _only(message: Any, name: str) -> Any:
+def _only(message: Message, name: str) -> Message:
     """A copy of a message with one field."""
     result = type(message)()
     result.MergeFrom(message)
@@ -145,7 +148,7 @@ def _only(message: Any, name: str) -> Any:
     return result
 
 
-def same_content(one: Any, other: Any) -> bool:
+def same_content(one: Message, other: Message) -> bool:
     """Whether two messages are equal; a NaN in both of them is."""
     if one == other:
         return True
@@ -158,7 +161,7 @@ def _edges(node: NodeDef) -> tuple[list[str], frozenset[str]]:
     return inputs, frozenset(name for name in node.input if name.startswith("^"))
 
 
-def _same_attribute(given: Any, placed: Any, calls: Mapping[str, str]) -> bool:
+def _same_attribute(given: AttrValue, placed: AttrValue, calls: Mapping[str, str]) -> bool:
     if same_content(given, placed):
         return True
     if given.WhichOneof("value") != "func" or placed.WhichOneof("value") != "func":

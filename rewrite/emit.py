@@ -11,12 +11,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.flat_graph import Origin
 from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
-from graphs.protos import MetaGraphDef, SavedModelProto
+from graphs.protos import GraphDef, Message, MetaGraphDef, NodeDef, SavedModelProto
 from graphs.source_model import SourceModel
 from rewrite.call_graph import copy_of
 from rewrite.model_builder import BuiltModel, build_saved_model, given_graph
@@ -76,7 +75,7 @@ def emit(
     return ignored
 
 
-def _moved(source: SourceModel, built: BuiltModel | None, made: Path) -> Any:
+def _moved(source: SourceModel, built: BuiltModel | None, made: Path) -> SavedModelProto:
     """Moves the files of a built SavedModel to the directory; returns its proto."""
     made.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=made.parent) as folder:
@@ -157,7 +156,7 @@ def _place(
     return tuple(origin for origin in device_of_origin if origin not in written)
 
 
-def serialized(message: Any, doing: str, advice: str) -> bytes:
+def serialized(message: Message, doing: str, advice: str) -> bytes:
     """Makes bytes of a graph.
 
     TensorFlow's Python writes no chunked format, and its loader reads none, so a graph that alone
@@ -202,7 +201,10 @@ def renew_fingerprint(made: Path) -> None:
 
 
 def _graph_file(
-    given: Any, placed: Any, device_of_origin: Mapping[Origin, str], order: Collection[OrderEdge]
+    given: GraphDef,
+    placed: GraphDef,
+    device_of_origin: Mapping[Origin, str],
+    order: Collection[OrderEdge],
 ) -> bytes:
     """Makes the rewritten GraphDef of a model that came as one.
 
@@ -267,7 +269,7 @@ def write_object_devices(meta_graph: MetaGraphDef) -> None:
             objects[index].resource.device = handles[name].device
 
 
-def _bound(meta_graph: MetaGraphDef, handles: dict[str, Any]) -> Iterator[tuple[str, int]]:
+def _bound(meta_graph: MetaGraphDef, handles: dict[str, NodeDef]) -> Iterator[tuple[str, int]]:
     """(handle op, index of its object) of everything that calls in the main graph capture."""
     concrete = meta_graph.object_graph_def.concrete_functions
     original = {f.signature.name: copy_of(f) for f in meta_graph.graph_def.library.function}
@@ -287,7 +289,7 @@ def _bound(meta_graph: MetaGraphDef, handles: dict[str, Any]) -> Iterator[tuple[
                 yield name, index
 
 
-def _by_shared_name(meta_graph: MetaGraphDef, handles: dict[str, Any]) -> dict[str, int]:
+def _by_shared_name(meta_graph: MetaGraphDef, handles: dict[str, NodeDef]) -> dict[str, int]:
     """{handle op: object} where exactly one of each has the name."""
     objects_named: dict[str, list[int]] = {}
     for index, saved in enumerate(meta_graph.object_graph_def.nodes):

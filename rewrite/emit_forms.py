@@ -4,11 +4,10 @@ import copy
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 from graphs.function_library import rename_references
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
-from graphs.protos import GraphDef
+from graphs.protos import GraphDef, Message, MetaGraphDef
 from graphs.source_model import SourceModel
 from rewrite.annotate_devices import bodies
 from rewrite.call_graph import copy_of
@@ -75,7 +74,7 @@ def _leave_only_extra(made: Path) -> None:
             entry.unlink()
 
 
-def cleared(graph_def: GraphDef) -> Any:
+def cleared(graph_def: GraphDef) -> GraphDef:
     """A GraphDef without devices and without the copies of functions that a placement needed."""
     result = copy.deepcopy(place_graph(graph_def, {}).graph_def)
     names = {function.signature.name for function in result.library.function}
@@ -93,7 +92,7 @@ def cleared(graph_def: GraphDef) -> Any:
     return result
 
 
-def _meta_graph(made: Path, tags: frozenset[str]) -> Any:
+def _meta_graph(made: Path, tags: frozenset[str]) -> MetaGraphDef:
     """Finds the MetaGraphDef with these tags; the first where a model came without tags."""
     meta_graphs = sniff(made).proto.meta_graphs
     with_tags = (m for m in meta_graphs if frozenset(m.meta_info_def.tags) == tags)
@@ -125,6 +124,6 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _content(message: Any) -> bytes:
+def _content(message: Message) -> bytes:
     advice = "leave graph_def and cleared out of --emit"
     return serialized(message, "writing a graph by itself", advice)

@@ -10,12 +10,11 @@ import os
 import pickle
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from graphs.errors import ModelError
 from graphs.host.asked_child import AskedChild, ChildError
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
-from graphs.protos import MetaGraphDef
+from graphs.protos import GraphDef, MetaGraphDef
 from graphs.source_model import SourceModel
 from rewrite.annotate_devices import ClearDevices
 from rewrite.written_signature import written_name
@@ -130,7 +129,7 @@ def build_saved_model(
         return built
 
 
-def given_graph(source: SourceModel) -> Any:
+def given_graph(source: SourceModel) -> GraphDef:
     """Finds the GraphDef to emit for a model that is no SavedModel.
 
     As it came, without the shapes that were filled in for the search; with the training step,
@@ -145,7 +144,7 @@ def given_graph(source: SourceModel) -> Any:
     return sniff(source.path).proto if os.path.isfile(source.path) else source.graph_def
 
 
-def _request(source: SourceModel, made: Path, without_values: bool) -> dict[str, Any]:
+def _request(source: SourceModel, made: Path, without_values: bool) -> dict[str, object]:
     meta_graph = b""
     if source.meta_graph_def is not None:
         meta_graph = _without_graph(source.meta_graph_def).SerializeToString()
@@ -163,7 +162,7 @@ def _request(source: SourceModel, made: Path, without_values: bool) -> dict[str,
     }
 
 
-def _without_graph(meta_graph: MetaGraphDef) -> Any:
+def _without_graph(meta_graph: MetaGraphDef) -> MetaGraphDef:
     """Copies a MetaGraphDef without its graph."""
     result = type(meta_graph)()
     result.CopyFrom(meta_graph)

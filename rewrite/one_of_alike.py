@@ -8,7 +8,6 @@ gets one op of a kind, and what it said of that is said of all.
 import dataclasses
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from graphs.graph_edges import edges_of, row_starts
 from graphs.graph_view import reached
 from graphs.names import data_inputs, op_of
 from graphs.op_graph import LongArray
-from graphs.protos import GraphDef, NodeDef
+from graphs.protos import GraphDef, NodeDef, Nodes
 
 LEAST_NODES = 10_000
 """Of fewer nodes TensorFlow takes in all in a few seconds."""
@@ -40,7 +39,7 @@ class OneOfAlike:
     order: Sequence[int]
     first: LongArray
 
-    def all_of(self, given: Any, imported: Iterable[Any]) -> Iterator[Any]:
+    def all_of(self, given: GraphDef, imported: Iterable[NodeDef]) -> Iterator[NodeDef]:
         """All nodes as TensorFlow would have written them, had it imported all.
 
         Args:
@@ -117,7 +116,7 @@ def import_order(nodes: Sequence[NodeDef]) -> list[int] | None:
     return order if len(order) == len(nodes) else None
 
 
-def _ancestors(nodes: Mapping[str, NodeDef], ops: Iterable[str]) -> set[str]:
+def _ancestors(nodes: Nodes, ops: Iterable[str]) -> set[str]:
     """Ops, and everything that they read or wait for, of those that are in the graph."""
     found = reached(ops, lambda op: map(op_of, nodes[op].input) if op in nodes else ())
     return found.keys() & nodes.keys()
@@ -135,7 +134,7 @@ def _keep_beside(node: NodeDef, stands_for: Mapping[str, str]) -> None:
         node.attr[_BESIDE].list.s.extend(kept)
 
 
-def _like(node: NodeDef, imported: Any) -> Any:
+def _like(node: NodeDef, imported: NodeDef) -> NodeDef:
     """A node as TensorFlow writes it, with the attributes that it gave to one of its kind."""
     result = type(node)()
     result.CopyFrom(imported)

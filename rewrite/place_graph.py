@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from graphs.flat_graph import Origin
 from graphs.protos import GraphDef, NodeDef
@@ -186,8 +185,8 @@ def _place(node: NodeDef, device: str, firsts: Collection[str]) -> None:
 
 
 def check_rewrite(
-    given: Any,
-    placed: Any,
+    given: GraphDef,
+    placed: GraphDef,
     device_of_origin: Mapping[Origin, str],
     order: Collection[OrderEdge] = (),
 ) -> None:
@@ -209,7 +208,7 @@ def check_rewrite(
     check_devices(placed, device_of_origin)
 
 
-def check_devices(placed: Any, device_of_origin: Mapping[Origin, str]) -> None:
+def check_devices(placed: GraphDef, device_of_origin: Mapping[Origin, str]) -> None:
     """Reads back where ops are; raises as `check_rewrite` where that is not as it was wanted."""
     for origin, device in read_devices(placed, device_of_origin).items():
         if device != device_of_origin[origin]:

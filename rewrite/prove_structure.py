@@ -11,14 +11,13 @@ import dataclasses
 import filecmp
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 from graphs.counted import counted
 from graphs.host.scratch import scratch_directory
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
-from graphs.protos import MetaGraphDef
+from graphs.protos import GraphDef, MetaGraphDef, SavedModelProto, Signatures
 from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_graphs, same_imported, same_message
 from rewrite.emit import EXTRA_DIRECTORY, GRAPH_FILE
@@ -93,19 +92,19 @@ def prove_structure(
     return StructureProof(compared[: None if files else -1], time.monotonic() - began)
 
 
-def _take_order_out(placed: Any, order: Collection[OrderEdge]) -> None:
+def _take_order_out(placed: GraphDef, order: Collection[OrderEdge]) -> None:
     """Checks that a graph has this order and no other, and takes it out in place."""
     check_order(placed, order)
     forget_order(placed)
 
 
-def _rebuilt(source: SourceModel) -> Any:
+def _rebuilt(source: SourceModel) -> SavedModelProto:
     """What `emit` makes a SavedModel of, made again without giving its variables values."""
     with scratch_directory() as folder:
         return sniff(build_saved_model(source, Path(folder), without_values=True).directory).proto
 
 
-def _same_saved_models(given: Any, placed: Any) -> None:
+def _same_saved_models(given: SavedModelProto, placed: SavedModelProto) -> None:
     """Compares two SavedModels; takes graphs and devices out of both."""
     if len(given.meta_graphs) != len(placed.meta_graphs):
         raise RewriteError(
@@ -120,7 +119,7 @@ def _same_saved_models(given: Any, placed: Any) -> None:
     same_message("the SavedModel", given, placed, without=("meta_graphs",))
 
 
-def _same_own_signatures(source: SourceModel, emitted: Mapping[str, Any]) -> None:
+def _same_own_signatures(source: SourceModel, emitted: Signatures) -> None:
     """A MetaGraphDef's signatures are there as they came, beside those that are made of its run."""
     own = {} if source.meta_graph_def is None else source.meta_graph_def.signature_def
     wanted = {*own, written_name(source)}
@@ -181,7 +180,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
         yield from ((str(inside / name), Path(at, name)) for name in names if name not in skipped)
 
 
-def _counted(given: Any) -> Iterator[str]:
+def _counted(given: SavedModelProto) -> Iterator[str]:
     """What there is in a SavedModel, in words."""
     graphs = [meta_graph.graph_def for meta_graph in given.meta_graphs]
     functions = [function for graph in graphs for function in graph.library.function]

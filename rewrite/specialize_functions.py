@@ -13,13 +13,12 @@ unit gets a body without any. A conditional that TensorFlow opens is a call of i
 import copy
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from graphs.errors import ModelError, PlacementError
 from graphs.flat_graph import Origin
 from graphs.function_library import referred_functions, rename_references
 from graphs.graph_view import reached
-from graphs.protos import FunctionDef, GraphDef, NodeDef
+from graphs.protos import FunctionDef, GraphDef, Library, NodeDef
 from rewrite.annotate_devices import device_of_place, known_places
 from rewrite.call_graph import CallGraph, mark_as_copy, opened_callees
 from rewrite.pass_base import PassResult, RewriteError, op_path
@@ -217,7 +216,7 @@ class SpecializeFunctions:
             raise RewriteError(f"specialising functions: calls still disagree: {error}") from error
 
 
-def _add_copy(library: FunctionDef, function: FunctionDef, name: str) -> Any:
+def _add_copy(library: FunctionDef, function: FunctionDef, name: str) -> FunctionDef:
     """Adds a copy of a FunctionDef to the library, with the gradient function it has."""
     gradients = [g for g in library.gradient if g.function_name == function.signature.name]
     added = library.function.add()
@@ -229,7 +228,7 @@ def _add_copy(library: FunctionDef, function: FunctionDef, name: str) -> Any:
     return added
 
 
-def _redirect(nodes: NodeDef, variant: _Variant, library: Mapping[str, FunctionDef]) -> list[str]:
+def _redirect(nodes: NodeDef, variant: _Variant, library: Library) -> list[str]:
     """Makes a body call the variants that were worked out for it; returns changed nodes."""
     opened = {callee: v.name for callee, v in variant.callees.items()}
     inside = {function: v.name for function, v in variant.unit_bodies.items()}

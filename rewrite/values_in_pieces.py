@@ -12,13 +12,12 @@ import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
 from graphs.graph_view import reached
 from graphs.names import op_of
-from graphs.protos import Session
+from graphs.protos import Graph, Operation, Session
 from graphs.run_session import ASSIGN_SCOPE, checkpoint_keys
 from graphs.source_model import Initialization, Variable
 
@@ -41,11 +40,11 @@ class Pieces:
     """
 
     variables: Sequence[Sequence[Variable]]
-    assign_of: Mapping[str, Any]
+    assign_of: Mapping[str, Operation]
 
 
 def pieces_of(
-    graph: Any, initialization: Initialization, variables: Sequence[Variable]
+    graph: Graph, initialization: Initialization, variables: Sequence[Variable]
 ) -> Pieces | None:
     """Groups variables; None where all may as well, or have to, get their values together.
 
@@ -68,7 +67,7 @@ def pieces_of(
     if len(assign_of) < len(assigns) or assign_of.keys() != {each.op for each in variables}:
         return None
     left = {op for op in run if op.type != "NoOp"}
-    drawn: set[Any] = set()
+    drawn: set[Operation] = set()
     for assign in assigns:
         made_of = _ancestors([assign]) - {assign, assign.inputs[0].op}
         states = {op for op in made_of if op.op_def.is_stateful}
@@ -112,8 +111,8 @@ def write_in_pieces(session: Session, pieces: Pieces, folder: Path) -> None:
 
 
 def _ops(
-    graph: Any, piece: Sequence[Variable], keys: Mapping[str, str], part: Path
-) -> tuple[Any, list[Any]]:
+    graph: Graph, piece: Sequence[Variable], keys: Mapping[str, str], part: Path
+) -> tuple[Operation, list[Operation]]:
     """What writes the values of a piece, and what forgets them."""
     handles = [graph.get_tensor_by_name(f"{each.op}:0") for each in piece]
     values = [
@@ -145,6 +144,6 @@ def _num_bytes(variable: Variable) -> int:
     return math.prod(max(each, 1) for each in variable.shape) * size
 
 
-def _ancestors(ops: Iterable[Any]) -> set[Any]:
+def _ancestors(ops: Iterable[Operation]) -> set[Operation]:
     """Ops, and everything that they read or wait for."""
     return set(reached(ops, lambda op: [*op.control_inputs, *(t.op for t in op.inputs)]))

@@ -23,7 +23,7 @@ from graphs.host.asked_child import ChildError, ask_child
 from graphs.host.scratch import scratch_directory
 from graphs.loading.runnable_copy import runnable_copy, serialized_without_effects
 from graphs.loading.sniff import sniff
-from graphs.protos import GraphDef
+from graphs.protos import GraphDef, JsonObject
 from graphs.source_model import SourceModel
 from rewrite.annotate_devices import bodies
 from rewrite.verify_messages import (
@@ -103,7 +103,7 @@ class Verified:
     structure_compared: Sequence[str] = ()
     run: str = "not run: nobody asked for it"
     estimates: Mapping[str, float] | None = None
-    split: Mapping[str, Any] | None = None
+    split: JsonObject | None = None
     fails: str = ""
 
 

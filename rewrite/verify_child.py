@@ -15,7 +15,7 @@ from tensorflow.core.framework import graph_pb2
 from graphs.host.own_network import from_this_host_only
 from graphs.host.parent import Parent
 from graphs.names import with_index
-from graphs.protos import FunctionDef, Session
+from graphs.protos import FunctionDef, Session, Structure, Tensor
 from graphs.run_session import checkpoint_keys, initialize, read_variables, write_variables
 from rewrite.agreement import OutputAgreement, grown, most_apart
 from rewrite.verify_messages import (
@@ -256,7 +256,7 @@ class _Runner:
         return values
 
     @contextlib.contextmanager
-    def _session(self, model: SavedModel | BareGraph) -> Iterator[Any]:
+    def _session(self, model: SavedModel | BareGraph) -> Iterator[Session]:
         """A session with the model loaded and its variables initialised."""
         config = v1.ConfigProto(
             allow_soft_placement=True,
@@ -288,7 +288,7 @@ class _Loaded:
         policy = "save_variable_devices" if model.way == LOAD_ON_DEVICES else None
         options = tf.saved_model.LoadOptions(experimental_variable_policy=policy)
         self._model = tf.saved_model.load(model.directory, tags=model.tags, options=options)
-        self._first: dict[int, Any] = {}  # no copies: what is written goes elsewhere meanwhile
+        self._first: dict[int, Tensor] = {}  # no copies: what is written goes elsewhere meanwhile
 
     def begun(self, signature: str, nudge: Nudge) -> Any:
         """A signature, whose variables hold again what they were loaded with, nudged."""
@@ -324,7 +324,7 @@ def _run_signature(function: FunctionDef, run: ModelRun, num_steps: int, nudge: 
     return values
 
 
-def _component(outputs: Mapping[str, Any], key: str) -> Any:
+def _component(outputs: Mapping[str, Structure], key: str) -> Tensor:
     """Finds an output, or the part of a sparse or ragged one that "name/part" means."""
     if key in outputs:
         return outputs[key]

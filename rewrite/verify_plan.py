@@ -5,7 +5,6 @@ import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -94,7 +93,7 @@ class Plan:
             self._given_dir = str(scratch / "given_without_devices")
             write_cleared(Path(source.saved_model_dir), Path(self._given_dir))
 
-    def checks(self, feeds: Mapping[str, Any], placed_graph_def: GraphDef) -> Iterator[Check]:
+    def checks(self, feeds: Arrays, placed_graph_def: GraphDef) -> Iterator[Check]:
         """All checks, the run's first.
 
         Of a split step's model the run itself is compared with the split step, whose sums have the
@@ -107,7 +106,7 @@ class Plan:
         for check in self._checks(feeds, placed_graph_def):
             yield check if self._original is None else self._original.beside(check)
 
-    def _checks(self, feeds: Mapping[str, Any], placed_graph_def: GraphDef) -> Iterator[Check]:
+    def _checks(self, feeds: Arrays, placed_graph_def: GraphDef) -> Iterator[Check]:
         signatures = self._source.signatures
         made = {name: self._inputs(name, each, feeds) for name, each in signatures.items()}
         # What TensorFlow 2 saved is loaded: a v1 Session can't run all of it.
@@ -136,7 +135,7 @@ class Plan:
             model = self._given_model
         return dataclasses.replace(check, unsplit=dataclasses.replace(check.given, model=model))
 
-    def _run_checks(self, feeds: Mapping[str, Any], placed_graph_def: GraphDef) -> Iterator[Check]:
+    def _run_checks(self, feeds: Arrays, placed_graph_def: GraphDef) -> Iterator[Check]:
         source = self._source
         is_training = source.mode == "train"
         placed = ModelRun(
@@ -288,7 +287,7 @@ class Plan:
             yield self._session_check(name, f"{SESSION}, empty batch", signature, inputs)
 
     def _inputs(
-        self, name: str, signature: Signature, feeds: Mapping[str, Any], is_empty: bool = False
+        self, name: str, signature: Signature, feeds: Arrays, is_empty: bool = False
     ) -> Arrays | None:
         """{input: array}: what the run is fed, where the signature takes the same, else made up.
 
@@ -298,7 +297,7 @@ class Plan:
         if fed.keys() == signature.inputs.keys():
             return fed
         fetches = [spec.tensor for spec in signature.outputs.values()]
-        made: Mapping[str, Any] = {}
+        made: Arrays = {}
         why = ""
         for rank in _RANKS:
             specs = self._complete_specs(signature, rank, is_empty)
@@ -317,7 +316,7 @@ class Plan:
             fed
         )
 
-    def _as_the_run(self, signature: Signature, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def _as_the_run(self, signature: Signature, feeds: Arrays) -> dict[str, np.ndarray]:
         """{input: array that the run is fed}; none for a signature of other inputs."""
         run = self._source.signatures.get(run_name(self._source), signature)
         same = run.inputs.keys() == signature.inputs.keys() and all(

@@ -4,12 +4,11 @@ A SavedModel keeps its signatures. Of a graph's run one is made, beside those th
 has of its own; only where its name is the run's there already, that stays.
 """
 
-from collections.abc import Container, Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Sequence
 
 from graphs.function_library import called_function, library_of
 from graphs.names import free_name, op_of, with_index
-from graphs.protos import GraphDef
+from graphs.protos import GraphDef, Message, NodeDef, ObjectGraph, Signatures
 from graphs.source_model import SourceModel
 
 
@@ -76,7 +75,7 @@ def of_another_name(source: SourceModel) -> tuple[str, ...]:
     return (f"the run is written as signature {name}: the model has another {wanted}",)
 
 
-def signature_call(graph_def: GraphDef, fetches: Sequence[str]) -> Any | None:
+def signature_call(graph_def: GraphDef, fetches: Sequence[str]) -> NodeDef | None:
     """The main graph's call of a signature's function, if all fetches are its outputs."""
     calls = {op_of(fetch) for fetch in fetches}
     if len(calls) != 1:
@@ -87,14 +86,14 @@ def signature_call(graph_def: GraphDef, fetches: Sequence[str]) -> Any | None:
     return node if is_call else None
 
 
-def signature_map(objects: Any) -> Any | None:
+def signature_map(objects: ObjectGraph) -> Message | None:
     """What a SavedModel's root calls its signatures; a loaded model inside has a map of its own."""
     children = objects.nodes[0].children if objects.nodes else ()
     found = (objects.nodes[each.node_id] for each in children if each.local_name == "signatures")
     return next((n for n in found if n.user_object.identifier == "signature_map"), None)
 
 
-def _own_signatures(source: SourceModel) -> Mapping[str, Any]:
+def _own_signatures(source: SourceModel) -> Signatures:
     if source.meta_graph_def is None:
         return {}
     return source.meta_graph_def.signature_def

@@ -9,12 +9,12 @@ times, so an op graph can't.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from graphs import op_types
 from graphs.function_library import kept_whole, reached_functions
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.protos import FunctionDef, NodeDef, OpDef
+from graphs.protos import Library, NodeDef, Nodes, OpDef
 
 LOWERED = "_lower_using_switch_merge"
 
@@ -46,14 +46,14 @@ def branches_of(node: NodeDef) -> list[Branch]:
     ]
 
 
-def opened_branches(node: NodeDef, library: Mapping[str, FunctionDef]) -> list[Branch]:
+def opened_branches(node: NodeDef, library: Library) -> list[Branch]:
     """The branches of a conditional that TensorFlow lowers; none for every other op."""
     if node.op not in op_types.CONDITIONALS or why_not_lowered(node, library):
         return []
     return branches_of(node)
 
 
-def why_not_lowered(node: NodeDef, library: Mapping[str, FunctionDef]) -> str:
+def why_not_lowered(node: NodeDef, library: Library) -> str:
     """Why TensorFlow runs the branches of a conditional as functions; empty where it opens them."""
     if LOWERED not in node.attr or not node.attr[LOWERED].b:
         return f"it does not say {LOWERED}"
@@ -70,7 +70,7 @@ def why_not_lowered(node: NodeDef, library: Mapping[str, FunctionDef]) -> str:
     return ""
 
 
-def has_nothing_to_place(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
+def has_nothing_to_place(node: NodeDef, library: Library) -> bool:
     """Whether the branches only assert something or hand constants and inputs on."""
     return all(
         inner.op in op_types.TRIVIAL
@@ -79,7 +79,7 @@ def has_nothing_to_place(node: NodeDef, library: Mapping[str, FunctionDef]) -> b
     )
 
 
-def calls_back(node: NodeDef, calls: Sequence[str], library: Mapping[str, FunctionDef]) -> bool:
+def calls_back(node: NodeDef, calls: Sequence[str], library: Library) -> bool:
     """Whether a branch leads back to a function that is being opened: it ends a recursion."""
     return not set(calls).isdisjoint(reached_functions([node], library))
 
@@ -110,7 +110,7 @@ def _is_bool(node: NodeDef) -> bool:
     return "Tcond" in node.attr and bool(node.attr["Tcond"].type == tf.bool.as_datatype_enum)
 
 
-def put_into_optional(optional: str, nodes: Mapping[str, NodeDef]) -> list[str]:
+def put_into_optional(optional: str, nodes: Nodes) -> list[str]:
     """What OptionalGetValue may take out of an Optional of one value, tensors as inputs name them.
 
     What one branch of a conditional takes out, the same branch of another one put in, where both
@@ -142,9 +142,7 @@ def put_into_optional(optional: str, nodes: Mapping[str, NodeDef]) -> list[str]:
     return list(found)
 
 
-def _merged_for(
-    merge: NodeDef, inputs: Sequence[str], switch: str, nodes: Mapping[str, NodeDef]
-) -> Sequence[str]:
+def _merged_for(merge: NodeDef, inputs: Sequence[str], switch: str, nodes: Nodes) -> Sequence[str]:
     """What a Merge hands to this output of a Switch, "" for any; see open_conditionals.py."""
     predicate = nodes.get(f"{merge.name.rpartition('/output_')[0]}/predicate")
     if not switch or predicate is None:

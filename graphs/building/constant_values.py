@@ -14,7 +14,7 @@ from graphs.building.same_shapes import has_state
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, tensor_of
-from graphs.protos import NodeDef
+from graphs.protos import NodeDef, Nodes
 from graphs.tensor_protos import constant
 
 _BINARY: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -137,7 +137,7 @@ def _elements(tensor: str, flat: FlatGraph, properties: TensorProperties) -> np.
 class ConstantValues:
     """Evaluates the tensors of a flat graph that don't depend on a run's values."""
 
-    def __init__(self, nodes: Mapping[str, NodeDef], properties: TensorProperties):
+    def __init__(self, nodes: Nodes, properties: TensorProperties):
         self._nodes = nodes
         self._properties = properties
         self._known: dict[str, np.ndarray | None] = {}

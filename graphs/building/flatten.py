@@ -29,7 +29,7 @@ from graphs.function_library import library_of, reached_functions
 from graphs.graph_edges import edges_between, first_come
 from graphs.graph_view import GraphView
 from graphs.names import op_of, with_index
-from graphs.protos import FunctionDef, GraphDef, NodeDef
+from graphs.protos import GraphDef, Library, NodeDef
 from graphs.source_model import TensorSpec
 from graphs.tensor_protos import placeholder
 
@@ -175,7 +175,7 @@ class _Linker:
             self.controls_of[name] = []
             self.pending.append(name)
 
-    def flat_graph(self, library: Mapping[str, FunctionDef], graph_def: GraphDef) -> FlatGraph:
+    def flat_graph(self, library: Library, graph_def: GraphDef) -> FlatGraph:
         """The flat graph of what was linked."""
         flat = type(graph_def)()
         flat.versions.CopyFrom(graph_def.versions)

@@ -7,14 +7,14 @@ which a Reshape reads two, would take gigabytes and minutes.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from graphs.building.op_outputs import argument_types, op_definition, output_names, output_offsets
 from graphs.errors import ModelError
 from graphs.function_library import library_of, referred_functions
 from graphs.names import data_inputs, op_of, parse_input
 from graphs.op_types import REACHES_OUT
-from graphs.protos import DType, FunctionDef, GraphDef, NodeDef, Tensor, TensorShape
+from graphs.protos import DType, FunctionDef, GraphDef, Library, NodeDef, Tensor, TensorShape
 
 MOST_BYTES = 1 << 20
 """What may be held to evaluate a constant: sizes and permutations are far smaller."""
@@ -71,9 +71,7 @@ def _nodes(body: GraphDef | FunctionDef) -> Sequence[NodeDef]:
     return body.node_def if hasattr(body, "node_def") else body.node
 
 
-def _replace(
-    node: NodeDef, library: Mapping[str, FunctionDef], shapes: Sequence[TensorShape]
-) -> None:
+def _replace(node: NodeDef, library: Library, shapes: Sequence[TensorShape]) -> None:
     types = [argument_types(node, library, of_outputs) for of_outputs in (False, True)]
     node.attr.clear()
     if len(shapes) == 1:  # it can say its shape
@@ -95,7 +93,7 @@ class _Constants:
     already. TensorFlow infers their shapes there, and evaluates for that what has been found small.
     """
 
-    def __init__(self, body: GraphDef | FunctionDef, library: Mapping[str, FunctionDef]) -> None:
+    def __init__(self, body: GraphDef | FunctionDef, library: Library) -> None:
         self._library = library
         self._nodes = {node.name: node for node in _nodes(body)}
         self._made: dict[str, Sequence[Tensor]] = {}  # {constant op: its tensors, or stand-ins}

@@ -1,10 +1,10 @@
 """How many outputs an op has, and where each of them lies among all."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from graphs.errors import ModelError
-from graphs.protos import AttrValue, FunctionDef, NodeDef, OpDef
+from graphs.protos import AttrValue, Library, NodeDef, OpDef
 
 _NOT_REGISTERED = re.compile(r"Op type not registered '(\w+)'")
 MOST_OUTPUTS = 100_000
@@ -38,7 +38,7 @@ def _no_op(op_type: str) -> str:
     )
 
 
-def require_few_outputs(nodes: Iterable[NodeDef], library: Mapping[str, FunctionDef]) -> None:
+def require_few_outputs(nodes: Iterable[NodeDef], library: Library) -> None:
     """Raises ModelError where an op has so many outputs that their list would fill the memory."""
     for node in nodes:
         if any(value.i > MOST_OUTPUTS for value in node.attr.values()):
@@ -50,12 +50,12 @@ def require_few_outputs(nodes: Iterable[NodeDef], library: Mapping[str, Function
                 )
 
 
-def num_outputs(node: NodeDef, library: Mapping[str, FunctionDef]) -> int:
+def num_outputs(node: NodeDef, library: Library) -> int:
     """How many tensors a NodeDef makes, calls by name included."""
     return sum(_sizes(node, library).values())
 
 
-def output_offsets(node: NodeDef, library: Mapping[str, FunctionDef]) -> dict[str, int]:
+def output_offsets(node: NodeDef, library: Library) -> dict[str, int]:
     """{output argument: index of its first tensor} of a NodeDef, calls by name included."""
     offsets = {}
     position = 0
@@ -65,19 +65,17 @@ def output_offsets(node: NodeDef, library: Mapping[str, FunctionDef]) -> dict[st
     return offsets
 
 
-def output_names(node: NodeDef, library: Mapping[str, FunctionDef]) -> list[str]:
+def output_names(node: NodeDef, library: Library) -> list[str]:
     """ "argument:i" of each output, as the body of a function names it."""
     return [f"{name}:{i}" for name, size in _sizes(node, library).items() for i in range(size)]
 
 
-def output_dtype(node: NodeDef, library: Mapping[str, FunctionDef], index: int) -> int:
+def output_dtype(node: NodeDef, library: Library, index: int) -> int:
     """The DataType number of an output, references as what they refer to."""
     return argument_types(node, library, of_outputs=True)[index] % _REFERENCE
 
 
-def argument_types(
-    node: NodeDef, library: Mapping[str, FunctionDef], of_outputs: bool = False
-) -> list[int]:
+def argument_types(node: NodeDef, library: Library, of_outputs: bool = False) -> list[int]:
     """The DataType number of each data input, or output, of a NodeDef."""
     signature = _signature(node, library)
     types: list[int] = []
@@ -102,13 +100,13 @@ def _attr(node: NodeDef, signature: OpDef, name: str) -> AttrValue:
     return next(defaults, type(node)().attr[name])
 
 
-def _signature(node: NodeDef, library: Mapping[str, FunctionDef]) -> OpDef:
+def _signature(node: NodeDef, library: Library) -> OpDef:
     if node.op in library:
         return library[node.op].signature
     return op_definition(node.op, node.name)
 
 
-def _sizes(node: NodeDef, library: Mapping[str, FunctionDef]) -> dict[str, int]:
+def _sizes(node: NodeDef, library: Library) -> dict[str, int]:
     """{output argument: how many tensors it is}, in the op's order."""
     sizes = {}
     signature = _signature(node, library)

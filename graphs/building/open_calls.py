@@ -29,7 +29,7 @@ from graphs.errors import ModelError
 from graphs.flat_graph import Origin
 from graphs.function_library import called_function, kept_whole
 from graphs.names import data_inputs, free_name, with_index
-from graphs.protos import FunctionDef, NodeDef, OpDef
+from graphs.protos import FunctionDef, Library, NodeDef, OpDef
 
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp"})
 """Ops that TensorFlow calls stateful, and that change nothing."""
@@ -52,7 +52,7 @@ class CallOpener:
       opened: {opened conditional: its NodeDef}.
     """
 
-    def __init__(self, library: Mapping[str, FunctionDef], open_conditionals: bool = True):
+    def __init__(self, library: Library, open_conditionals: bool = True):
         self.library = library
         self.open_conditionals = open_conditionals
         self.raw: dict[str, RawNode] = {}
@@ -252,7 +252,7 @@ class _BodyScope:
         path: str,
         arguments: Mapping[str, str],
         function: FunctionDef,
-        library: Mapping[str, FunctionDef],
+        library: Library,
         gate: str,
     ):
         self.path = path

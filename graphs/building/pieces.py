@@ -9,7 +9,7 @@ its bodies are, and then what is behind it, with ops that make as much as the un
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from graphs.building.never_evaluated import never_evaluated
 from graphs.building.same_shapes import ELEMENTWISE, bare
 from graphs.function_library import KEPT_WHOLE, called_function, library_of, reached_functions
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index
-from graphs.protos import FunctionDef, GraphDef, NodeDef, Operation, Tensor, TensorShape
+from graphs.protos import FunctionDef, GraphDef, Library, NodeDef, Operation, Tensor, TensorShape
 from graphs.tensor_protos import Shape, shape_of
 
 MOST_NUMBERS = 64
@@ -49,7 +49,7 @@ _SAME_LENGTH = op_types.ALIASES | {"TensorListSetItem", "ZerosLike", "AddN"}
 Called = Callable[[str, tuple[Known, ...]], Sequence[Known] | None]
 
 
-def functions_of(node: NodeDef, library: Mapping[str, FunctionDef]) -> list[tuple[str, int, float]]:
+def functions_of(node: NodeDef, library: Library) -> list[tuple[str, int, float]]:
     """(function, its first argument among the node's inputs, share) of what a unit runs.
 
     The share says how often it runs in one run of the unit or, of a loop, in one iteration. Each of
@@ -78,9 +78,7 @@ def add_call(
     return [f"{name}:{i}" for i in range(len(function.signature.output_arg))]
 
 
-def add_functions(
-    graph_def: GraphDef, called: Sequence[str], library: Mapping[str, FunctionDef]
-) -> None:
+def add_functions(graph_def: GraphDef, called: Sequence[str], library: Library) -> None:
     """Adds functions, which are to be opened, and what they refer to."""
     inner = {name for each in called for name in reached_functions(library[each].node_def, library)}
     for name in sorted({*called, *inner}):

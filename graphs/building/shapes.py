@@ -33,7 +33,7 @@ from graphs.function_library import library_of
 from graphs.host.time_limit import require_time
 from graphs.names import op_of, parse_input, with_index
 from graphs.op_graph import LongArray
-from graphs.protos import DType, GraphDef, NodeDef, ShapeProto
+from graphs.protos import DType, GraphDef, NodeDef, Nodes, ShapeProto
 from graphs.source_model import TensorSpec
 from graphs.tensor_protos import Shape, placeholder, shape_proto
 
@@ -184,7 +184,7 @@ class _Functions:
 
 
 def _new_bounds(
-    graph_def: GraphDef, properties: TensorProperties, nodes: Callable[[], Mapping[str, NodeDef]]
+    graph_def: GraphDef, properties: TensorProperties, nodes: Callable[[], Nodes]
 ) -> list[TensorSpec]:
     """Bounds for outputs whose shape is unknown although that of the op's input is known."""
     unknown = set(properties.unknown)
@@ -235,9 +235,7 @@ def _standing_in(graph_def: GraphDef, first: LongArray, kept: GraphDef) -> dict[
     }
 
 
-def _taken_out(
-    node: NodeDef, nodes: Mapping[str, NodeDef], properties: TensorProperties
-) -> list[TensorSpec]:
+def _taken_out(node: NodeDef, nodes: Nodes, properties: TensorProperties) -> list[TensorSpec]:
     """The shape of what is taken out of an Optional, where all that may be in it has that shape."""
     if len(properties.dtype_of[node.name]) > 1:
         return []
@@ -278,7 +276,7 @@ def _bounded(
     kept: GraphDef,
     feeds: Sequence[TensorSpec],
     called: Called | None,
-    nodes: Callable[[], Mapping[str, NodeDef]] | None = None,
+    nodes: Callable[[], Nodes] | None = None,
 ) -> tuple[Pieces, TensorProperties]:
     """Infers all of a graph, and again as long as there are new bounds for it.
 

@@ -6,12 +6,12 @@ taken; it is an upper bound, because another part may end the loop earlier.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from graphs import op_types
 from graphs.building.constant_values import ConstantValues, whole
 from graphs.names import data_inputs, op_of, source_of
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import FunctionDef, Library, NodeDef, Nodes
 from graphs.tensor_protos import constant
 
 _LOWER, _LOWER_OR_EQUAL = "Less", "LessEqual"
@@ -62,9 +62,7 @@ class _Body:
         return whole(constant(node)) if node is not None and node.op == "Const" else None
 
 
-def functional_trip_count(
-    node: NodeDef, library: Mapping[str, FunctionDef], values: ConstantValues
-) -> int | None:
+def functional_trip_count(node: NodeDef, library: Library, values: ConstantValues) -> int | None:
     """Iterations of a While or StatelessWhile op; None where they can't be known.
 
     `values` learns the counters that come out of it: how often a gradient's loop runs.
@@ -110,9 +108,7 @@ def _functional_step(body: _Body, index: int) -> int | None:
     return None
 
 
-def frame_trip_count(
-    loop_cond: NodeDef, nodes: Mapping[str, NodeDef], values: ConstantValues
-) -> int | None:
+def frame_trip_count(loop_cond: NodeDef, nodes: Nodes, values: ConstantValues) -> int | None:
     """Iterations of the v1 loop with this LoopCond; None where they can't be known."""
 
     def source(name: str) -> str:
@@ -133,11 +129,7 @@ def frame_trip_count(
 
 
 def _frame_step(
-    node: NodeDef,
-    merge: str,
-    nodes: Mapping[str, NodeDef],
-    source: Callable[[str], str],
-    values: ConstantValues,
+    node: NodeDef, merge: str, nodes: Nodes, source: Callable[[str], str], values: ConstantValues
 ) -> int | None:
     """What an iteration adds to what `merge` hands to it; `node` makes the next value."""
     if _is_switch_of(node, merge, source):
@@ -159,7 +151,7 @@ _Comparison = tuple[str, str, bool]
 
 
 def _comparisons(
-    condition: str, nodes: Mapping[str, NodeDef], source: Callable[[str], str]
+    condition: str, nodes: Nodes, source: Callable[[str], str]
 ) -> Sequence[_Comparison]:
     """(counter, limit, whether inclusive) of each comparison that the condition wants to hold."""
     comparisons: list[_Comparison] = []

@@ -19,7 +19,7 @@ from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
 from graphs.loading.number_forms import REAL, WHOLE, Form
 from graphs.names import data_inputs, op_of
-from graphs.protos import DType, FunctionDef, NodeDef
+from graphs.protos import DType, Library, NodeDef
 from graphs.source_model import TensorSpec
 
 _CHECKS = op_types.CONDITIONALS | {"Assert", "Cholesky", "MatrixInverse", "CheckNumericsV2"}
@@ -96,7 +96,7 @@ def _checks_of_inputs(
     return checks
 
 
-def _is_tried(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
+def _is_tried(node: NodeDef, library: Library) -> bool:
     """Whether an op takes little, and leaves no trace."""
     if node.op in op_types.CONDITIONALS:
         return has_nothing_to_place(node, library)

@@ -25,7 +25,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.host.asked_child import ChildError, ask_child
 from graphs.names import data_inputs, op_of, source_of, tensor_of
 from graphs.op_graph import FloatArray
-from graphs.protos import FunctionDef, Message, NodeDef
+from graphs.protos import Library, Message, NodeDef
 from graphs.tensor_protos import placeholder
 
 PRICING_SECONDS = 600.0
@@ -106,7 +106,7 @@ def _moved(node: NodeDef, properties: TensorProperties) -> float:
     return float(read + sum(properties.bytes_of[node.name]))
 
 
-def _runs_functions(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
+def _runs_functions(node: NodeDef, library: Library) -> bool:
     return node.op in library or any(
         value.HasField("func") or value.list.func for value in node.attr.values()
     )

@@ -24,7 +24,7 @@ from graphs.op_graph import FloatArray, IntArray
 from graphs.pricing.grappler_costs import OpWork, estimate, with_defaults
 from graphs.pricing.kernel_classes import KERNEL, kernels_of
 from graphs.pricing.kernels import KernelTable, kernel_table
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import Library, NodeDef
 
 BoolArray = npt.NDArray[np.bool_]
 DEVICE_TYPES = ("CPU", "GPU")
@@ -133,9 +133,7 @@ def _inner_work(
     return joined([outer, nested])
 
 
-def runs_on(
-    node: NodeDef, device_type: str, table: KernelTable, library: Mapping[str, FunctionDef]
-) -> bool:
+def runs_on(node: NodeDef, device_type: str, table: KernelTable, library: Library) -> bool:
     """Whether a node, and everything in the functions that it runs, has a kernel on a device type.
 
     An op type without any registration, here or shipped (a custom op of another process, say),

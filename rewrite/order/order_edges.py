@@ -192,7 +192,7 @@ def forget_order(graph_def: GraphDef) -> list[str]:
     return changed
 
 
-def without_order(graph_def: GraphDef) -> Any:
+def without_order(graph_def: GraphDef) -> GraphDef:
     """The graph itself where nothing in it is marked, else a copy without the marked edges."""
     if not any(MARK in node.attr for _, nodes in bodies(graph_def) for node in nodes):
         return graph_def

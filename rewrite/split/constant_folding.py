@@ -45,16 +45,16 @@ class Argument:
     dtype: str
     shape: Shape
     value: np.ndarray | None = None
-    handle: Any = None
+    handle: NodeDef | None = None
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[object, ...]:
         """What makes two arguments the same."""
         value = self.value
         content = None if value is None else (value.dtype.str, value.shape, value.tobytes())
         handle = None if self.handle is None else self.handle.SerializeToString(deterministic=True)
         return self.dtype, self.shape, content, handle
 
-    def stand_in(self, name: str) -> Any:
+    def stand_in(self, name: str) -> NodeDef:
         """An op that makes a tensor of which so much is known."""
         if self.value is not None:
             return constant_node(name, self.value, self.dtype)
@@ -117,7 +117,10 @@ def _of_shapes(flat: FlatGraph, properties: TensorProperties) -> dict[str, np.nd
 
 
 def _evaluate(
-    flat: FlatGraph, nodes: Sequence[NodeDef], properties: TensorProperties, values: dict[str, Any]
+    flat: FlatGraph,
+    nodes: Sequence[NodeDef],
+    properties: TensorProperties,
+    values: dict[str, np.ndarray],
 ) -> set[str]:
     """Adds what these ops make of `values` alone.
 

@@ -17,7 +17,7 @@ GRADIENTS = frozenset({"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatch
 Shape = tuple[int, ...] | None
 
 
-def attr_of(node: NodeDef, name: str) -> Any:
+def attr_of(node: NodeDef, name: str) -> AttrValue:
     """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
     if name in node.attr:  # asking for one that isn't there would add it
         return node.attr[name]
@@ -68,7 +68,7 @@ def type_of_copies(node: NodeDef, answer: Split | None) -> str:
     return str(node.op if answer is None else answer.op or node.op)
 
 
-def attributes_of_copies(node: NodeDef, answer: Split | None) -> dict[str, Any]:
+def attributes_of_copies(node: NodeDef, answer: Split | None) -> dict[str, AttrValue]:
     """{name: AttrValue} of an op's copies, or of the op where there is no answer."""
     if answer is None:
         return {**node.attr}

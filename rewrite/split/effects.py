@@ -2,13 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import reached_functions
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import Library, NodeDef, OpDef
 
 _MAY_BE_REPEATED = frozenset({"ReadVariableOp", "VarHandleOp", "ResourceGather", "VariableShape"})
 
@@ -20,7 +19,7 @@ _LOOKED_INTO = _RUN_FUNCTIONS | {"Assert"}
 """What only asserts may be left out; what runs functions does what these do."""
 
 
-def has_no_effect(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
+def has_no_effect(node: NodeDef, library: Library) -> bool:
     """Whether an op may run once for each shard where it ran once."""
     if node.op not in _RUN_FUNCTIONS:
         if node.op in library:
@@ -34,7 +33,7 @@ def has_no_effect(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
     )
 
 
-def _effect_in(function: str, library: Mapping[str, FunctionDef]) -> str:
+def _effect_in(function: str, library: Library) -> str:
     """The type of an op that changes something, though nothing that is returned may need it.
 
     A function that TensorFlow runs as one runs such ops, whether it lists them (`control_ret`) or
@@ -62,7 +61,7 @@ Variable = tuple[bytes, bytes, int]
 
 
 def uses_of_variables(
-    flat: FlatGraph, is_wanted: Callable[[Any], bool]
+    flat: FlatGraph, is_wanted: Callable[[NodeDef], bool]
 ) -> tuple[dict[Variable, list[str]], dict[Variable, set[str]]]:
     """{variable: its readers that are wanted and may be changed}, {variable: what may write it}.
 
@@ -138,7 +137,7 @@ def _readers_before(flat: FlatGraph, bit_of: Mapping[str, int]) -> Mapping[str, 
     return before
 
 
-def has_effect(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
+def has_effect(node: NodeDef, library: Library) -> bool:
     """Whether something is another one after an op has run."""
     if node.op == "Assert" or _holds_state(node, library):
         return False
@@ -148,7 +147,7 @@ def has_effect(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
     return any(each.is_ref for each in op_definition(node.op, node.name).input_arg)
 
 
-def changes_state(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
+def changes_state(node: NodeDef, library: Library) -> bool:
     """Whether an op may change a variable, a table, or what a queue or a data set gives next."""
     if not has_effect(node, library):
         return False
@@ -157,7 +156,7 @@ def changes_state(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
     return _has_handle(op_definition(node.op, node.name).input_arg)
 
 
-def _holds_state(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
+def _holds_state(node: NodeDef, library: Library) -> bool:
     """Whether an op only says where a state lies that outlives the step: a variable, a table.
 
     Some tables take what their keys may not be. Outside of the step's function, they could not
@@ -174,7 +173,7 @@ def _holds_state(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
     )
 
 
-def _has_handle(arguments: Iterable[Any]) -> bool:
+def _has_handle(arguments: Iterable[OpDef]) -> bool:
     from tensorflow.core.framework import types_pb2
 
     return any(each.is_ref or each.type == types_pb2.DT_RESOURCE for each in arguments)

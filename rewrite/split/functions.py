@@ -13,7 +13,7 @@ from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import KEPT_WHOLE
 from graphs.names import op_of, parse_input, tensor_of
-from graphs.protos import FunctionDef, GraphDef, NodeDef
+from graphs.protos import FunctionDef, GraphDef, Library, NodeDef
 from graphs.source_model import TensorSpec
 from rewrite.split.constant_folding import Argument, KnownValues
 from rewrite.split.effects import has_no_effect
@@ -105,7 +105,7 @@ class Bodies:
         return Body(function, flat, properties, values, names, outputs)
 
 
-def functions_of(node: NodeDef, library: Mapping[str, FunctionDef]) -> dict[str, str]:
+def functions_of(node: NodeDef, library: Library) -> dict[str, str]:
     """{attribute: function} of a unit that runs functions; a branch of a Case is "branches/i"."""
     found = {}
     of_op = ("f",) if node.op in op_types.CALLS else ("cond", "body", "then_branch", "else_branch")
@@ -144,9 +144,7 @@ def handed_on(function: FunctionDef) -> set[int]:
     return unchanged
 
 
-def as_body(
-    graph_def: GraphDef, argument_of: Mapping[str, str], library: Mapping[str, FunctionDef]
-) -> list[Any]:
+def as_body(graph_def: GraphDef, argument_of: Mapping[str, str], library: Library) -> list[NodeDef]:
     """NodeDefs of a function body for the ops of a main graph.
 
     Args:
@@ -184,7 +182,7 @@ def as_body(
     return body
 
 
-def stateful_ops(nodes: Iterable[NodeDef], library: Mapping[str, FunctionDef]) -> list[str]:
+def stateful_ops(nodes: Iterable[NodeDef], library: Library) -> list[str]:
     """The ops of a function that read or write state, or run functions that do.
 
     TensorFlow opens the function in the place of its call. What had to come after the call, and

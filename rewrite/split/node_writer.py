@@ -1,14 +1,13 @@
 """Adds the ops of a split step to a graph, each under a name of its own."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
 from graphs.names import data_inputs, free_name, op_of
 from graphs.op_types import PLACEHOLDERS
-from graphs.protos import DType, GraphDef, NodeDef
+from graphs.protos import DType, GraphDef, NodeDef, Nodes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +37,7 @@ class NodeWriter:
         self.origin_of: dict[str, str] = {}
         self.origin = ""
         self._taken = set(taken)
-        self._consts: dict[tuple[Any, ...], str] = {}
+        self._consts: dict[tuple[object, ...], str] = {}
         self._value_of: dict[str, np.ndarray] = {}
 
     def free_name(self, wanted: str) -> str:
@@ -47,7 +46,7 @@ class NodeWriter:
         self._taken.add(name)
         return name
 
-    def node(self, op: str, name: str, inputs: Sequence[str], **types: Any) -> Any:
+    def node(self, op: str, name: str, inputs: Sequence[str], **types: DType) -> NodeDef:
         """Adds an op whose name was taken before; returns its NodeDef.
 
         Args:
@@ -63,7 +62,7 @@ class NodeWriter:
         self.origin_of[name] = self.origin
         return new
 
-    def op(self, op: str, name: str, inputs: Sequence[str], **types: Any) -> str:
+    def op(self, op: str, name: str, inputs: Sequence[str], **types: DType) -> str:
         """Adds an op under a free name; returns its output 0."""
         return self.node(op, self.free_name(name), inputs, **types).name + ":0"
 
@@ -98,7 +97,7 @@ class NodeWriter:
         new.attr["num_split"].i = count
         return [f"{new.name}:{output}" for output in range(count)]
 
-    def cast(self, tensor: str, number: Any) -> str:
+    def cast(self, tensor: str, number: DType) -> str:
         """An int32 tensor as another kind of number; itself as an int32."""
         if np.dtype(number) == np.int32:
             return tensor
@@ -148,7 +147,9 @@ _DIAGONALS = frozenset(("MatrixDiagV2", "MatrixDiagV3"))
 _ROWS, _COLUMNS = 2, 3
 
 
-def wants_known_width(node: NodeDef, number: Any, nodes: Mapping[str, NodeDef]) -> bool:
+def wants_known_width(
+    node: NodeDef, number: Callable[[str], np.ndarray | None], nodes: Nodes
+) -> bool:
     """Whether TensorFlow has to know how long an op's input 0 is in its last dimension.
 
     Not where the number of rows is computed of what is fed: that may have another size in each run,
@@ -167,7 +168,7 @@ def wants_known_width(node: NodeDef, number: Any, nodes: Mapping[str, NodeDef]) 
                for name, v in values.items())  # fmt: skip
 
 
-def _is_of_feeds(nodes: Mapping[str, NodeDef], name: str) -> bool:
+def _is_of_feeds(nodes: Nodes, name: str) -> bool:
     """Whether a number is computed of an input, if only of its shape."""
     waiting, met = [op_of(name)], set[str]()
     while waiting:
@@ -180,7 +181,7 @@ def _is_of_feeds(nodes: Mapping[str, NodeDef], name: str) -> bool:
     return False
 
 
-def of_known_width(writer: NodeWriter, tensor: str, shape: Any, dtype: DType) -> str:
+def of_known_width(writer: NodeWriter, tensor: str, shape: Sequence[int], dtype: DType) -> str:
     """The tensor, with the last dimension of this shape known, and no other one."""
     name = writer.free_name(f"{tensor.partition(':')[0]}/known")
     node = writer.node("EnsureShape", name, [tensor], T=dtype)

@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from graphs.flat_graph import FlatGraph
 from graphs.loading.feeds import feeds_of_opened
+from graphs.protos import Json
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.prove.ops.prove_ops import OpsProof, prove_ops
@@ -55,7 +55,7 @@ class SplitProof:
     differing: Sequence[str] = ()
     runs: RunsCompared = dataclasses.field(default_factory=RunsCompared)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Json]:
         """What stands in report.json."""
         joints = None if self.joints is None else dataclasses.asdict(self.joints)
         if joints is not None:

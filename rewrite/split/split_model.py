@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from graphs import op_types
 from graphs.building.flatten import flatten
@@ -12,6 +11,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.loading.feed_shapes import names_of_inputs
 from graphs.names import data_inputs, op_of, parse_input
+from graphs.protos import GraphDef
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
@@ -142,7 +142,7 @@ class StepToSplit:
         return readings.best(2, frozenset(left_whole))[1]
 
     def _read(
-        self, own: Any, batch_axes: Mapping[str, int] | None, place_of_shard: Sequence[Place]
+        self, own: GraphDef, batch_axes: Mapping[str, int] | None, place_of_shard: Sequence[Place]
     ) -> "_Readings":
         source = self.source
         if self._opened is None:
@@ -184,7 +184,7 @@ def _require_own_step(source: SourceModel) -> None:
         )
 
 
-def _own_graph(source: SourceModel) -> Any:
+def _own_graph(source: SourceModel) -> GraphDef:
     """The model's main graph as it came, without shapes that were filled in."""
     if source.saved_model_dir:
         return source.meta_graph_def.graph_def
@@ -197,7 +197,7 @@ def takes_any_batch(source: SourceModel) -> bool:
     return any(0 in axes for axes in open_axes.values())
 
 
-def _declared(own: Any) -> dict[str, Sequence[int] | None]:
+def _declared(own: GraphDef) -> dict[str, Sequence[int] | None]:
     """{placeholder: its shape, -1 for any size; None for any rank}, as the main graph has it."""
     return {
         node.name: shape_of(node.attr["shape"].shape) if "shape" in node.attr else None

@@ -8,11 +8,11 @@ and followed to the ops that are told them and to what these make.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
 from graphs import op_types
+from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of
 from graphs.protos import NodeDef
 from rewrite.split.any_batch.size_lines import Line, bent_elements, is_clipped
@@ -42,7 +42,7 @@ Values = Callable[[str], np.ndarray | None]
 Shapes = Callable[[str], Shape]
 
 
-def of_bounded_sizes(flat: Any, first: Decisions, second: Decisions) -> set[str]:
+def of_bounded_sizes(flat: FlatGraph, first: Decisions, second: Decisions) -> set[str]:
     """Ops that are told, or make, what is the batch's size at some sizes only.
 
     Behind the first of them all are found whose results would be cut: what they are made of is

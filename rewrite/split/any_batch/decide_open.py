@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from graphs.building.shapes import TensorProperties, infer_known
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of
-from graphs.protos import NodeDef
+from graphs.protos import NodeDef, Nodes
 from graphs.source_model import TensorSpec
 from rewrite.split.any_batch.bounded_sizes import of_bounded_sizes
 from rewrite.split.any_batch.data_dependent_ranks import (
@@ -346,9 +346,7 @@ def _split_among(names: Collection[str], decisions: Decisions) -> dict[str, str]
     return {name: DIFFERS for name in names if isinstance(answers[name], Split)}
 
 
-def _difference(
-    nodes: Mapping[str, NodeDef], node: NodeDef, first: Decisions, second: Decisions
-) -> str:
+def _difference(nodes: Nodes, node: NodeDef, first: Decisions, second: Decisions) -> str:
     """Why an op can't be split for every size; empty where it can, or stays whole."""
     one, two = first.answer_of_op[node.name], second.answer_of_op[node.name]
     if not isinstance(one, Split):

@@ -11,7 +11,6 @@ something else is refused, too.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from graphs import op_types
 from graphs.building.frames import loop_of
 from graphs.graph_view import GraphView
 from graphs.names import op_of
-from graphs.protos import FunctionDef, GraphDef, NodeDef
+from graphs.protos import GraphDef, Library, NodeDef, Nodes
 from graphs.source_model import TensorSpec
 from rewrite.split.decision import AskedShape
 from rewrite.split.effects import has_effect
@@ -158,10 +157,7 @@ def assertion(
 
 
 def have_effects_wait(
-    graph_def: GraphDef,
-    refusal: str,
-    library: Mapping[str, FunctionDef],
-    unit_of_node: Mapping[str, str],
+    graph_def: GraphDef, refusal: str, library: Library, unit_of_node: Mapping[str, str]
 ) -> None:
     """Gives each op with an effect a control edge from the assertion, unless it waits anyway.
 
@@ -191,7 +187,7 @@ def have_effects_wait(
             node.input.append(f"^{refusal}")
 
 
-def _waiting(nodes: Iterable[NodeDef], refusal: str, node_of: Mapping[str, Any]) -> set[str]:
+def _waiting(nodes: Iterable[NodeDef], refusal: str, node_of: Nodes) -> set[str]:
     """The ops that surely wait for an assertion; a Merge waits for one of its inputs only.
 
     Nor does every op of a function wait for all that the function is given, once TensorFlow has

@@ -4,12 +4,12 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of
+from graphs.protos import GraphDef
 from graphs.source_model import TensorSpec
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.decision import Shape
@@ -107,7 +107,7 @@ def _larger(
     return dataclasses.replace(spec, shape=tuple(shape))
 
 
-def _with_shapes(flat: FlatGraph, feeds: Sequence[TensorSpec]) -> Any:
+def _with_shapes(flat: FlatGraph, feeds: Sequence[TensorSpec]) -> GraphDef:
     from graphs.loading.feed_shapes import write_shapes
 
     return write_shapes(flat.graph_def, feeds)

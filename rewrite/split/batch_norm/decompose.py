@@ -16,10 +16,10 @@ import numpy as np
 from graphs.building.shapes import TensorProperties, num_elements
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.names import data_inputs, free_name, op_of, tensor_of
-from graphs.protos import AttrValue, NodeDef
+from graphs.protos import NodeDef, Tensor
 from rewrite.split.decide.decide import decide
 from rewrite.split.decision import GRADIENTS, NORMS, attr_of
-from rewrite.split.float64.convert import attributes, traced
+from rewrite.split.float64.convert import Attributes, attributes, traced
 from rewrite.split.reading.merge_reads import with_nodes
 from rewrite.split.rules.batch_norm import is_across, norm, norm_gradient
 from rewrite.split.rules.table import RULES, Rule
@@ -73,7 +73,7 @@ class _Rewriting:
         for tensor in users_of_tensors(flat):
             op, _, index = tensor.partition(":")
             self.used[op].add(int(index))
-        self.rows: list[tuple[Any, Origin]] = []
+        self.rows: list[tuple[NodeDef, Origin]] = []
         self.shape_of, self.dtype_of = dict(properties.shape_of), dict(properties.dtype_of)
         self.bytes_of = dict(properties.bytes_of)
         self.properties = properties
@@ -120,7 +120,7 @@ class _Rewriting:
         assert shape is not None
         for table in (self.shape_of, self.dtype_of, self.bytes_of):
             del table[node.name]  # type: ignore[attr-defined]
-        formula: Callable[..., list[Any]] = backward
+        formula: Callable[..., list[Tensor]] = backward
         if node.op in NORMS:
             is_run_on = bool(self.used[node.name] & {1, 2})
             formula = functools.partial(forward, is_run_on=is_run_on)
@@ -176,13 +176,13 @@ class _Rewriting:
 
 
 def forward(
-    attrs: Mapping[str, AttrValue],
-    x: Any,
-    scale: Any,
-    offset: Any,
-    *old: Any,
+    attrs: Attributes,
+    x: Tensor,
+    scale: Tensor,
+    offset: Tensor,
+    *old: Tensor,
     is_run_on: bool = True,
-) -> list[Any]:
+) -> list[Tensor]:
     """FusedBatchNorm* in training.
 
     Args:
@@ -209,8 +209,8 @@ def forward(
 
 
 def _running(
-    attrs: Mapping[str, AttrValue], x: Any, old: Sequence[Any], mean: Any, variance: Any
-) -> list[Any]:
+    attrs: Attributes, x: Tensor, old: Sequence[Tensor], mean: Tensor, variance: Tensor
+) -> list[Tensor]:
     """Mean and variance to run on with: (1 - f) * old + f * (mean, variance * n / (n - 1))."""
     import tensorflow as tf
 
@@ -224,8 +224,8 @@ def _running(
 
 
 def backward(
-    attrs: Mapping[str, AttrValue], d_y: Any, x: Any, scale: Any, mean: Any, variance: Any
-) -> list[Any]:
+    attrs: Attributes, d_y: Tensor, x: Tensor, scale: Tensor, mean: Tensor, variance: Tensor
+) -> list[Tensor]:
     """FusedBatchNormGrad* in training.
 
     Returns:
@@ -248,8 +248,8 @@ def backward(
 
 
 def _fused_backward(
-    attrs: Mapping[str, AttrValue], slope: Any, d_y: Any, x: Any, scale: Any, *given: Any
-) -> list[Any]:
+    attrs: Attributes, slope: Tensor, d_y: Tensor, x: Tensor, scale: Tensor, *given: Tensor
+) -> list[Tensor]:
     """The same with two fused kernels; slope is that of one element, divided by n.
 
     The gradient for given statistics is scale * r * d_y, d_scale and d_offset; what is missing,
@@ -266,13 +266,13 @@ def _fused_backward(
     return [d_x + correction, d_scale, d_offset]
 
 
-def _of_given(attrs: Mapping[str, AttrValue]) -> dict[str, Any]:
+def _of_given(attrs: Attributes) -> dict[str, object]:
     """Attributes of TensorFlow's kernels for given statistics."""
     layout = attrs["data_format"].decode()
     return {"epsilon": attrs["epsilon"], "data_format": layout, "is_training": False}
 
 
-def _normalised(attrs: Mapping[str, AttrValue], x: Any, *others: Any) -> Any:
+def _normalised(attrs: Attributes, x: Tensor, *others: Tensor) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, by the fused kernel."""
     import tensorflow as tf
 
@@ -281,17 +281,17 @@ def _normalised(attrs: Mapping[str, AttrValue], x: Any, *others: Any) -> Any:
     return tf.raw_ops.FusedBatchNormV3(x=x, **inputs, **_of_given(attrs))[0]
 
 
-def channel_axis(attrs: Mapping[str, AttrValue]) -> int:
+def channel_axis(attrs: Attributes) -> int:
     """Which dimension the channels are: 1 or the last one."""
     return 1 if attrs["data_format"].startswith(b"NC") else len(attrs["data_format"]) - 1
 
 
-def _axes(attrs: Mapping[str, AttrValue]) -> list[int]:
+def _axes(attrs: Attributes) -> list[int]:
     """All dimensions but the channels."""
     return [axis for axis in range(len(attrs["data_format"])) if axis != channel_axis(attrs)]
 
 
-def _spread(attrs: Mapping[str, AttrValue], vector: Any) -> Any:
+def _spread(attrs: Attributes, vector: Tensor) -> Tensor:
     """A number for each channel, so that it is broadcast over images."""
     import tensorflow as tf
 
@@ -300,7 +300,7 @@ def _spread(attrs: Mapping[str, AttrValue], vector: Any) -> Any:
     return tf.reshape(vector, [1, *vector.shape, *[1] * (len(attrs["data_format"]) - 2)])
 
 
-def _count(attrs: Mapping[str, AttrValue], x: Any) -> Any:
+def _count(attrs: Attributes, x: Tensor) -> Tensor:
     """n: how many elements there are per channel, counted when it runs."""
     import tensorflow as tf
 

@@ -1,11 +1,10 @@
 """How large a shard is inside of a function that it runs: known beforehand, or an argument."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from graphs.protos import NodeDef
+from graphs.protos import DType, NodeDef
 from rewrite.split.building.shard_shapes import (
     OpenShapes,
     ShardShapes,
@@ -65,7 +64,7 @@ class OpenBodyShapes:
 
     def __init__(self, writer: NodeWriter, numbers: str):
         self._writer, self._numbers = writer, numbers
-        self._made: dict[Any, str] = {}
+        self._made: dict[object, str] = {}
 
     def of_shard(
         self,
@@ -143,7 +142,7 @@ class OpenBodyShapes:
         own = self._writer.op("Mul", "split/rest", [rest, weights], T=number)
         return self._writer.op(kind, "split/shape", [sizes, own], T=number)
 
-    def _sum_of_numbers(self, number: Any) -> str:
+    def _sum_of_numbers(self, number: DType) -> str:
         both = self._writer.op(
             "AddV2", "split/batch", [self._number(0), self._number(1)], T=np.int32
         )
@@ -162,7 +161,7 @@ class OpenBodyShapes:
 BodyShapes = FixedBodyShapes | OpenBodyShapes
 
 
-def _numpy_number(number: int) -> Any:
+def _numpy_number(number: int) -> DType:
     import tensorflow as tf
 
     return np.dtype(tf.as_dtype(number).as_numpy_dtype)

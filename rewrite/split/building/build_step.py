@@ -1,7 +1,6 @@
 """Makes the graph of a split step from what was decided of each op."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from graphs import op_types
 from graphs.flat_graph import FlatGraph
 from graphs.host.time_limit import require_time
 from graphs.names import data_inputs, op_of, parse_input, source_of, tensor_of
-from graphs.protos import NodeDef
+from graphs.protos import DType, NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.any_batch.input_assertions import (
     have_effects_wait,
@@ -238,7 +237,7 @@ class _Builder:
         if node.op == "ShapeN":
             self.said[node.name] = names
 
-    def _sizes_of(self, tensor: str, number: Any) -> str:
+    def _sizes_of(self, tensor: str, number: DType) -> str:
         """The whole tensor that says how large this one is made; empty for none of that type."""
         made = self._not_fed.get(op_of(source_of(tensor, self._not_fed, _OF_ONE_SHAPE)))
         if made is None or made.op not in _SIZES:
@@ -294,7 +293,7 @@ class _Builder:
             return self.copies[op] if shard is None else [self.copies[op][shard]]
         return self.said.get(op, [op])[:1]
 
-    def _lie_beside(self, node: NodeDef, new: Any, shard: int | None) -> None:
+    def _lie_beside(self, node: NodeDef, new: NodeDef, shard: int | None) -> None:
         """What an op has to lie beside; a copy beside the copy of its own shard."""
         for each in node.attr["_class"].list.s if "_class" in node.attr else ():
             name = each.decode().removeprefix("loc:@")
@@ -305,7 +304,7 @@ class _Builder:
             new.attr["_class"].list.s.append(f"loc:@{name}".encode())
 
 
-def _of_all_copies(node: NodeDef, answer: Split | None = None) -> Any:
+def _of_all_copies(node: NodeDef, answer: Split | None = None) -> NodeDef:
     """A NodeDef with no more than what all copies of an op have of it."""
     alike = type(node)(device=node.device)
     for key, value in attributes_of_copies(node, answer).items():

@@ -14,14 +14,13 @@ import dataclasses
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of
 from graphs.op_types import VARIABLES
-from graphs.protos import NodeDef
+from graphs.protos import DType, NodeDef, Nodes
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.effects import Variable, variable_of_handle
 from rewrite.split.node_writer import NodeWriter
@@ -80,7 +79,7 @@ class AcrossShards:
           way: how it goes round; None where all terms are combined at once.
         """
         if combine != "sum":
-            types: dict[str, Any] = {} if combine in ("all", "any") else {"T": dtype}
+            types: dict[str, DType] = {} if combine in ("all", "any") else {"T": dtype}
             return self._in_a_chain(_COMBINE_OPS[combine], name, parts, types)
         if way is None:
             return self._summed(name, parts, dtype, is_large)
@@ -190,7 +189,7 @@ class AcrossShards:
         return f"{new.name}:0"
 
     def _in_a_chain(
-        self, op: str, name: str, parts: Sequence[str], types: Mapping[str, Any]
+        self, op: str, name: str, parts: Sequence[str], types: Mapping[str, DType]
     ) -> str:
         result = parts[0]
         for part in parts[1:]:
@@ -236,7 +235,7 @@ class Homes:
           flat: the unsplit step.
           ring: the shards of each device.
         """
-        self._nodes: Mapping[str, Any] = flat.nodes
+        self._nodes: Nodes = flat.nodes
         self._users: dict[str, list[str]] = defaultdict(list)
         for node in flat.graph_def.node if ring else ():
             for name in data_inputs(node):

@@ -1,12 +1,11 @@
 """Makes the functions that the copies of loops, conditionals and calls run, one for each shard."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from graphs import op_types
 from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, free_name, op_of, parse_input, tensor_of
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import FunctionDef, Library, NodeDef
 from graphs.tensor_protos import shape_proto
 from rewrite.pass_base import RewriteError
 from rewrite.split.building.body_shapes import (
@@ -44,14 +43,14 @@ class ShardFunctions:
 
     def __init__(
         self,
-        library: Mapping[str, FunctionDef],
+        library: Library,
         numbers: ShardNumbers,
         batch: int,
         num_shards: int,
         taken: Collection[str] = (),
     ):
         """Begins; `taken` are functions of the model that the library has not."""
-        self.functions: list[Any] = []
+        self.functions: list[FunctionDef] = []
         self._library = library
         self._numbers, self._batch, self._num_shards = numbers, batch, num_shards
         self._names = {*library, *taken}
@@ -205,8 +204,8 @@ class ShardBody:
         ]
 
     def nodes_and_results(
-        self, arguments: Mapping[str, str], library: Mapping[str, FunctionDef]
-    ) -> tuple[list[Any], list[str]]:
+        self, arguments: Mapping[str, str], library: Library
+    ) -> tuple[list[NodeDef], list[str]]:
         """NodeDefs, and what each output of the function is.
 
         Args:
@@ -250,7 +249,7 @@ class ShardBody:
             if answer.is_mean and isinstance(state, Partial):
                 self._weigh(f"{node.name}:{index}", state)
 
-    def _copy(self, node: NodeDef, inputs: Sequence[str], answer: Split | None = None) -> Any:
+    def _copy(self, node: NodeDef, inputs: Sequence[str], answer: Split | None = None) -> NodeDef:
         new = self.writer.node(type_of_copies(node, answer), node.name, inputs)
         for key, attr in attributes_of_copies(node, answer).items():
             if key not in ("_class", "_output_shapes"):

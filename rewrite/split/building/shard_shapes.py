@@ -1,12 +1,11 @@
 """How large each shard is: known beforehand, or computed when the batch comes."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from graphs.protos import NodeDef
+from graphs.protos import DType, NodeDef
 from rewrite.split.any_batch.input_assertions import assertion
 from rewrite.split.decision import Shape
 from rewrite.split.node_writer import NodeWriter
@@ -138,7 +137,7 @@ class OpenShapes:
           refusals: assertions that come before that of enough entries.
         """
         self._writer, self._num_shards = writer, num_shards
-        self._made: dict[tuple[Any, ...], str] = {}
+        self._made: dict[tuple[object, ...], str] = {}
         op, const = writer.op, writer.shared_const
         shape = op("Shape", "split/fed_shape", feed[:1], T=feed[1], out_type=np.int32)
         one = const(np.array([1], np.int32))
@@ -297,7 +296,7 @@ class OpenShapes:
         own = op("Mul", f"split/{name}/rest", [rest, weights], T=number)
         return op(kind, f"split/{name}", [sizes, own], T=number)
 
-    def _rest(self, shard: int, number: Any) -> str:
+    def _rest(self, shard: int, number: DType) -> str:
         """How many entries the other shards have, a scalar."""
         rests = self._once(
             ("rests", str(number)),
@@ -310,13 +309,13 @@ class OpenShapes:
         )  # fmt: skip
         return f"{rests.removesuffix(':0')}:{shard}"
 
-    def _unpacked(self, vector: str, number: Any, name: str) -> str:
+    def _unpacked(self, vector: str, number: DType, name: str) -> str:
         """The M elements of a vector as scalars, outputs of one op."""
         new = self._writer.node("Unpack", self._writer.free_name(name), [vector], T=number)
         new.attr["num"].i = self._num_shards
         return f"{new.name}:0"
 
-    def _once(self, key: tuple[Any, ...], make: Any) -> str:
+    def _once(self, key: tuple[object, ...], make: Callable[[], str]) -> str:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
@@ -325,7 +324,7 @@ class OpenShapes:
 ShardShapes = FixedShapes | OpenShapes
 
 
-def or_unknown(writer: NodeWriter, sizes: str, number: Any) -> str:
+def or_unknown(writer: NodeWriter, sizes: str, number: DType) -> str:
     """Sizes less what others have; -1 where they were that, which is less still."""
     unknown = writer.shared_const(np.array(-1, number))
     return writer.op("Maximum", "split/size_or_unknown", [sizes, unknown], T=number)
@@ -360,7 +359,7 @@ def share_of(size: int, batch: int, dtype: str) -> np.ndarray:
     return np.array(size / batch).astype(tf.as_dtype(dtype).as_numpy_dtype)
 
 
-def answer_of_shape(writer: NodeWriter, node: NodeDef, name: str, shape: str, number: Any) -> str:
+def answer_of_shape(writer: NodeWriter, node: NodeDef, name: str, shape: str, number: DType) -> str:
     """Adds what a Shape, ShapeN or Size says of a tensor of this shape, as the op `name`."""
     if node.op != "Size":
         return writer.node("Identity", name, [shape], T=number).name + ":0"

@@ -8,7 +8,7 @@ from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.host.time_limit import require_time
 from graphs.names import data_inputs, op_of, tensor_of, with_index
-from graphs.protos import NodeDef
+from graphs.protos import NodeDef, Nodes
 from rewrite.split.constant_folding import SHAPE_OPS, KnownValues
 from rewrite.split.decide.list_facts import Element
 from rewrite.split.decide.loops import function_answer, in_a_sum
@@ -370,10 +370,7 @@ def _view(
 
 
 def _would_be_misread(
-    node: NodeDef,
-    nodes: Mapping[str, NodeDef],
-    answers: Mapping[str, Answer],
-    states: Mapping[str, State],
+    node: NodeDef, nodes: Nodes, answers: Mapping[str, Answer], states: Mapping[str, State]
 ) -> bool:
     """Whether an op that is split finds the largest or smallest of what a cut hands to such ops.
 

@@ -4,12 +4,12 @@ The gradient of a gather within batch entries (`tf.gather(..., batch_dims=1)`) n
 all entries together: entry b's begin at b * block. No shard's rows lie in another one's then.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
 from graphs.names import data_inputs, op_of, tensor_of
-from graphs.protos import NodeDef
+from graphs.protos import NodeDef, Nodes
 from rewrite.split.decide.shape_facts import Facts
 from rewrite.split.decision import attr_of
 
@@ -51,9 +51,7 @@ def _step(facts: Facts, rows: str, starts: str, batch: int) -> int:
     return step if np.array_equal(numbers, np.arange(batch) * step) else 0
 
 
-def is_counted(
-    nodes: Mapping[str, NodeDef], tensor: str, value: Callable[[str], np.ndarray | None]
-) -> bool:
+def is_counted(nodes: Nodes, tensor: str, value: Callable[[str], np.ndarray | None]) -> bool:
     """Whether row numbers count the batch's entries at every size: they come from a Range.
 
     Numbers that a run looks up in a table may be 0, 1, 2 ... at the sizes that were tried only.

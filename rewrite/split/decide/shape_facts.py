@@ -133,7 +133,7 @@ class Facts:
         """The value of "op:i" that no run can change."""
         return self.values.value(tensor)
 
-    def handle(self, tensor: str) -> Any | None:
+    def handle(self, tensor: str) -> NodeDef | None:
         """The VarHandleOp that a resource comes from."""
         tensor = self.same_as.get(tensor, tensor)
         node = self.flat.nodes.get(tensor.partition(":")[0])
@@ -232,7 +232,7 @@ class Facts:
             shape = self.shape(tensor)
             if is_open(shape) or shape is None or self.value(f"{node.name}:{index}") is not None:
                 continue
-            number: Any = {"Rank": len(shape), "Size": int(np.prod(shape))}.get(node.op, shape)
+            number: object = {"Rank": len(shape), "Size": int(np.prod(shape))}.get(node.op, shape)
             value = np.array(number, self.dtype_of[node.name][index])
             self.learn_shape(f"{node.name}:{index}", value.shape)
             self.learn_value(f"{node.name}:{index}", value)

@@ -1,10 +1,9 @@
 """Whether a shard's copy of a function can work on its part alone."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from graphs.names import data_inputs, tensor_of
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import Library, NodeDef
 from rewrite.split.decision import Split
 from rewrite.split.effects import _effect_in
 from rewrite.split.states import WHOLE, Listed, Optioned, Partial, Sharded, State, can_be_cut
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from rewrite.split.decide.split_function import SplitBody
 
 
-def why_not_local(split: "SplitBody", library: Mapping[str, FunctionDef], batch: int) -> str:
+def why_not_local(split: "SplitBody", library: Library, batch: int) -> str:
     """Why a shard can't run a function on its own; empty where it can."""
     if effect := _effect_in(split.body.function, library):
         return f"its body has side effects or draws random numbers ({effect})"

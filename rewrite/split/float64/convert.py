@@ -17,7 +17,7 @@ import numpy as np
 
 from graphs.building.op_outputs import argument_types, op_definition, output_offsets
 from graphs.function_library import library_of, named_functions
-from graphs.protos import AttrValue, FunctionDef, GraphDef, NodeDef
+from graphs.protos import GraphDef, Library, NodeDef, Operation, Tensor, TensorShape
 from rewrite.split.decision import attr_of
 from rewrite.split.float64.types import fill_in_types, is_random, wide_type, widen_types, widened
 
@@ -31,12 +31,12 @@ class Traced:
       outputs: names of the tensors that it returns, which may be inputs.
     """
 
-    ops: Sequence[Any]
+    ops: Sequence[Operation]
     outputs: Sequence[str]
 
     def copied(
         self, inputs: Sequence[str], name_of: Callable[[str], str]
-    ) -> tuple[list[Any], list[str]]:
+    ) -> tuple[list[NodeDef], list[str]]:
         """NodeDefs that read other inputs, and the tensors that they return.
 
         Args:
@@ -61,11 +61,14 @@ class Traced:
         return copies, [renamed(tensor) for tensor in self.outputs]
 
 
-_TRACED: dict[tuple[Any, ...], Traced] = {}
+Attributes = Mapping[str, Any]  # an op's
+_TRACED: dict[tuple[object, ...], Traced] = {}
 
 
 def traced(
-    node: NodeDef, formula: Callable[..., Sequence[Any]], inputs: Sequence[tuple[str, Any]]
+    node: NodeDef,
+    formula: Callable[..., Sequence[Tensor]],
+    inputs: Sequence[tuple[str, TensorShape]],
 ) -> Traced:
     """Traces a formula for an op; for others like it once.
 
@@ -90,7 +93,7 @@ def traced(
     return _TRACED[key]
 
 
-def attributes(node: NodeDef) -> Mapping[str, Any]:
+def attributes(node: NodeDef) -> Attributes:
     """{attribute: its value}, with the defaults."""
     values = {}
     for attribute in op_definition(node.op, node.name).attr:
@@ -152,13 +155,7 @@ class _Body:
       narrow: {op type: how many} that compute with narrower floats.
     """
 
-    def __init__(
-        self,
-        before: Mapping[str, Any],
-        after: Mapping[str, Any],
-        function: str,
-        exact: Mapping[str, float],
-    ):
+    def __init__(self, before: Library, after: Library, function: str, exact: Mapping[str, float]):
         self.nodes: list[NodeDef] = []
         self.moved: dict[str, str] = {}
         self.narrow: Counter[str] = Counter()
@@ -177,7 +174,7 @@ class _Body:
             self._narrow_inputs(wide)
             self.nodes.extend([wide, *casts])
 
-    def _made(self, node: NodeDef) -> tuple[Any, list[Any]]:
+    def _made(self, node: NodeDef) -> tuple[NodeDef, list[NodeDef]]:
         """The op, and what makes its outputs float64."""
         if node.op in FORMULAS and not self._function:
             instead = type(node)(name=node.name, op="IdentityN", input=node.input)
@@ -196,9 +193,9 @@ class _Body:
             widen_types(wide)
         return wide, self._casts(wide)
 
-    def _casts(self, node: NodeDef) -> list[Any]:
+    def _casts(self, node: NodeDef) -> list[NodeDef]:
         """Casts for outputs that are narrow still; what reads them reads the Casts then."""
-        casts: list[Any] = []
+        casts: list[NodeDef] = []
         names = _output_names(node, self._after, self._function)
         types = argument_types(node, self._after, of_outputs=True)
         for name, number in zip(names, types, strict=True):
@@ -222,7 +219,7 @@ class _Body:
         self.narrow[node.op] += narrow
         self.narrow += Counter()
 
-    def _cast(self, node: NodeDef, name: str, tensor: str, number: int, to_narrow: bool) -> Any:
+    def _cast(self, node: NodeDef, name: str, tensor: str, number: int, to_narrow: bool) -> NodeDef:
         cast = type(node)(name=name, op="Cast", input=[tensor])
         ends = (wide_type(number), number) if to_narrow else (number, wide_type(number))
         cast.attr["SrcT"].type, cast.attr["DstT"].type = ends
@@ -255,7 +252,7 @@ def _full(name: str, function: str) -> str:
     return f"{name}:0"
 
 
-def _output_names(node: NodeDef, library: Mapping[str, FunctionDef], function: str) -> list[str]:
+def _output_names(node: NodeDef, library: Library, function: str) -> list[str]:
     """What inputs call the outputs of an op."""
     types = argument_types(node, library, of_outputs=True)
     if not function:
@@ -274,7 +271,7 @@ def _output_names(node: NodeDef, library: Mapping[str, FunctionDef], function: s
 # They are what the ops' documentation says, and are used to compare runs, never in a model.
 
 
-def written_out(node: NodeDef, inputs: Sequence[str]) -> list[Any]:
+def written_out(node: NodeDef, inputs: Sequence[str]) -> list[NodeDef]:
     """NodeDefs for an op of FORMULAS; the last has its name and its outputs.
 
     Args:
@@ -295,7 +292,9 @@ def written_out(node: NodeDef, inputs: Sequence[str]) -> list[Any]:
     return [*made, last]
 
 
-def _norm(attrs: Mapping[str, AttrValue], x: Any, scale: Any, offset: Any, *old: Any) -> list[Any]:
+def _norm(
+    attrs: Attributes, x: Tensor, scale: Tensor, offset: Tensor, *old: Tensor
+) -> list[Tensor]:
     """FusedBatchNorm*: (x - mean) / sqrt(variance + epsilon) * scale + offset."""
     import tensorflow as tf
 
@@ -318,8 +317,14 @@ def _norm(attrs: Mapping[str, AttrValue], x: Any, scale: Any, offset: Any, *old:
 
 
 def _norm_gradient(
-    attrs: Mapping[str, AttrValue], d_y: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any
-) -> list[Any]:
+    attrs: Attributes,
+    d_y: Tensor,
+    x: Tensor,
+    scale: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    *_: Tensor,
+) -> list[Tensor]:
     """FusedBatchNormGrad*, by the chain rule from `_norm`."""
     import tensorflow as tf
 
@@ -337,8 +342,8 @@ def _norm_gradient(
 
 
 def _channels_last(
-    attrs: Mapping[str, AttrValue], x: Any
-) -> tuple[Any, Callable[[Any], Any], list[int]]:
+    attrs: Attributes, x: Tensor
+) -> tuple[Tensor, Callable[[Tensor], Tensor], list[int]]:
     """The images with their channels last, what turns them back, and all other axes."""
     import tensorflow as tf
 
@@ -351,7 +356,7 @@ def _channels_last(
     return tf.transpose(x, there), lambda y: tf.transpose(y, back), axes
 
 
-def _response(attrs: Mapping[str, AttrValue], x: Any) -> list[Any]:
+def _response(attrs: Attributes, x: Tensor) -> list[Tensor]:
     """LRN: x / (bias + alpha * sum of squares over neighbouring channels) ** beta."""
     import tensorflow as tf
 
@@ -362,14 +367,14 @@ def _response(attrs: Mapping[str, AttrValue], x: Any) -> list[Any]:
     return [x * (attrs["bias"] + attrs["alpha"] * tf.add_n(sums)) ** -attrs["beta"]]
 
 
-def _response_gradient(attrs: Mapping[str, AttrValue], d_y: Any, x: Any, _: Any) -> list[Any]:
+def _response_gradient(attrs: Attributes, d_y: Tensor, x: Tensor, _: Tensor) -> list[Tensor]:
     """LRNGrad."""
     import tensorflow as tf
 
     return [tf.gradients(_response(attrs, x)[0], x, d_y)[0]]
 
 
-FORMULAS: Mapping[str, Callable[..., list[Any]]] = {
+FORMULAS: Mapping[str, Callable[..., list[Tensor]]] = {
     "FusedBatchNormV3": _norm,
     "FusedBatchNormV2": lambda *inputs: _norm(*inputs)[:5],
     "FusedBatchNorm": lambda *inputs: _norm(*inputs)[:5],

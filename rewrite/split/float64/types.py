@@ -3,11 +3,10 @@
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from graphs.building.op_outputs import op_definition
 from graphs.pricing.kernels import kernel_table
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import Library, Message, NodeDef
 
 # What these draw depends on the type that they are asked for.
 _RANDOM = re.compile(
@@ -30,7 +29,7 @@ def wide_type(number: int) -> int:
     return _wide_of_narrow().get(number, number)
 
 
-def widen_types(message: Any) -> None:
+def widen_types(message: Message) -> None:
     """Makes all narrow float types of an op's attributes float64, in place."""
     for value in message.attr.values():
         if value.WhichOneof("value") == "type":
@@ -46,7 +45,7 @@ def is_random(op_type: str) -> bool:
     return _RANDOM.search(op_type) is not None
 
 
-def widened(node: NodeDef, library: Mapping[str, FunctionDef] | None = None) -> Any | None:
+def widened(node: NodeDef, library: Library | None = None) -> NodeDef | None:
     """A copy of a NodeDef that computes in float64; None where no CPU kernel does.
 
     Args:
@@ -76,7 +75,7 @@ def _is_allowed(node: NodeDef) -> bool:
     return True
 
 
-def fill_in_types(node: NodeDef, library: Mapping[str, FunctionDef]) -> None:
+def fill_in_types(node: NodeDef, library: Library) -> None:
     """Writes down types that the op has by default: they may have to be widened."""
     if node.op in library:
         return

@@ -9,7 +9,6 @@ import copy
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from graphs.building.known_tensors import constant_node
 from graphs.flat_graph import FlatGraph, Origin
@@ -55,7 +54,7 @@ def merge_reads(flat: FlatGraph) -> FlatGraph:
     return with_nodes(flat, rows)
 
 
-def with_nodes(flat: FlatGraph, rows: Sequence[tuple[Any, Origin]]) -> FlatGraph:
+def with_nodes(flat: FlatGraph, rows: Sequence[tuple[NodeDef, Origin]]) -> FlatGraph:
     """The step with other nodes, each a NodeDef and its origin."""
     own = flat.graph_def
     graph_def = type(own)(versions=own.versions, library=own.library)
@@ -152,7 +151,7 @@ def _small(flat: FlatGraph) -> set[Variable]:
     return {variable_of_handle(node) for node in handles if _is_small(node)}
 
 
-def _is_small(handle: Any) -> bool:
+def _is_small(handle: NodeDef) -> bool:
     import tensorflow as tf
 
     shape = [dim.size for dim in handle.attr["shape"].shape.dim]
@@ -161,12 +160,12 @@ def _is_small(handle: Any) -> bool:
     return is_known and math.prod(shape) * size <= MOST_BYTES
 
 
-def _of_read(node: NodeDef, taken: set[str]) -> list[Any]:
+def _of_read(node: NodeDef, taken: set[str]) -> list[NodeDef]:
     """A read, an axis and a gather in place of one gather of a variable."""
     import numpy as np
     import tensorflow as tf
 
-    def made(op: str, name: str, inputs: list[str]) -> Any:
+    def made(op: str, name: str, inputs: list[str]) -> NodeDef:
         return type(node)(op=op, name=free_name(name, taken), device=node.device, input=inputs)
 
     read = made(_READ, f"{node.name}/table", [node.input[0]])

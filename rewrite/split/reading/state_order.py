@@ -14,7 +14,6 @@ import itertools
 import operator
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
 
 from graphs import op_types
 from graphs.building.frames import depth_in_conditionals, frame_stacks, loop_of
@@ -22,11 +21,11 @@ from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.protos import FunctionDef, GraphDef, NodeDef
+from graphs.protos import GraphDef, Library, NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decision import GRADIENTS, NORMS
-from rewrite.split.effects import NEVER_WRITE, has_effect, variable_of_handle
+from rewrite.split.effects import NEVER_WRITE, Variable, has_effect, variable_of_handle
 from rewrite.split.functions import functions_of, waits_of_all
 from rewrite.split.reading.merge_reads import with_nodes
 from rewrite.split.split_step import SplitStep
@@ -116,7 +115,7 @@ def _missing(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
     return {name: list(dict.fromkeys(ops)) for name, ops in missing.items() if ops}
 
 
-def _only_reads(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
+def _only_reads(node: NodeDef, library: Library) -> bool:
     """Whether an op surely changes no state, nor does what it hands a state on to."""
     is_known = node.op in NEVER_WRITE or bool(functions_of(node, library))
     return is_known and not has_effect(node, library)
@@ -145,7 +144,7 @@ def _users_of_states(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
     """
     states_of: dict[str, tuple[str, ...]] = {}  # {op that hands on states: the ops that hold them}
     users: dict[str, dict[str, None]] = defaultdict(dict)
-    holders: dict[Any, str] = {}
+    holders: dict[Variable | str, str] = {}
     in_loop: dict[str, dict[str, None]] = defaultdict(dict)
     for node in flat.graph_def.node:
         data = data_inputs(node)
@@ -230,7 +229,7 @@ def _before(
     runs_functions = {n for n, node in nodes.items() if functions_of(node, library)}
     constants: set[str] = set()
     for node in graph_def.node:
-        found: list[Any] = []
+        found: list[int] = []
         for name in waits_of_all(node) if is_opened else node.input:
             source = parse_input(name)
             if node.op in op_types.MERGES and nodes[source.op].op in op_types.NEXT_ITERATION:

@@ -2,11 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from graphs.protos import NodeDef
+from graphs.protos import AttrValue, NodeDef
 from rewrite.split.decision import Shape, attr_of
 from rewrite.split.states import WHOLE, Partial, Sharded, State
 
@@ -66,7 +65,7 @@ class OpView:
         """Which inputs are partial."""
         return tuple(i for i, each in enumerate(self.inputs) if isinstance(each.state, Partial))
 
-    def attr(self, name: str) -> Any:
+    def attr(self, name: str) -> AttrValue:
         """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
         return attr_of(self.node, name)
 

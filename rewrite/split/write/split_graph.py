@@ -4,7 +4,6 @@ import copy
 import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 from graphs.building.op_outputs import output_dtype
 from graphs.errors import UsageError
@@ -12,7 +11,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.graph_view import reached
 from graphs.names import free_name, op_of, with_index
-from graphs.protos import GraphDef, MetaGraphDef, NodeDef
+from graphs.protos import GraphDef, MetaGraphDef, NodeDef, Nodes, TensorInfo
 from graphs.source_model import SourceModel
 from rewrite.split.split_step import SplitStep
 from rewrite.written_signature import signature_call, whole_signature
@@ -108,7 +107,7 @@ def split_beside(
 
 
 def _fetched(
-    step: SplitStep, outputs: Mapping[str, str], made: Mapping[str, Any]
+    step: SplitStep, outputs: Mapping[str, str], made: Nodes
 ) -> dict[str, list[tuple[str, int]]]:
     """{fetched op that the split step has not: [(tensor that is its output i, a dtype)]}."""
     nodes = {node.name: node for node in step.graph_def.node if node.name in outputs}
@@ -152,9 +151,7 @@ def _run_with(
     nodes[free[0]].input.extend(f"^{effect}" for effect in missing)
 
 
-def _moved(
-    originals: Mapping[str, Any], flat: FlatGraph, made: Mapping[str, Any], fetched: Collection[str]
-) -> set[str]:
+def _moved(originals: Nodes, flat: FlatGraph, made: Nodes, fetched: Collection[str]) -> set[str]:
     """The ops of the unsplit step whose names the split one needs for something else.
 
     A loop of TensorFlow 1 moves as one, with the edges by which it goes round.
@@ -182,7 +179,7 @@ def _moved(
     )
 
 
-def _bare(node: NodeDef) -> Any:
+def _bare(node: NodeDef) -> NodeDef:
     """The op without what only says what TensorFlow infers."""
     bare = type(node)()
     bare.CopyFrom(node)
@@ -261,7 +258,7 @@ def redirect_signatures(
                 rename_tensors(info, whole_tensor)
 
 
-def rename_tensors(info: Any, new_name: Callable[[str], str]) -> None:
+def rename_tensors(info: TensorInfo, new_name: Callable[[str], str]) -> None:
     """Gives the names in a TensorInfo to `new_name`: a tensor's, a sparse one's, or a composite's.
 
     Args:

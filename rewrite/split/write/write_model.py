@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from graphs import op_types
 from graphs.building.op_outputs import output_names
@@ -18,7 +17,7 @@ from graphs.loading.feed_shapes import write_shapes
 from graphs.loading.saved_model_file import read_signatures
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
-from graphs.protos import FunctionDef, GraphDef, MetaGraphDef, NodeDef
+from graphs.protos import FunctionDef, GraphDef, MetaGraphDef, NodeDef, ObjectGraph
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_proto
 from rewrite.emit import leaving_out, serialized
@@ -35,7 +34,7 @@ from rewrite.written_signature import (
 
 
 def written(
-    source: SourceModel, own: Any, flat: FlatGraph, step: SplitStep, outputs: Mapping[str, str]
+    source: SourceModel, own: GraphDef, flat: FlatGraph, step: SplitStep, outputs: Mapping[str, str]
 ) -> SourceModel:
     """The model with both steps.
 
@@ -74,7 +73,7 @@ def written(
     return dataclasses.replace(split, saved_model_dir=_saved(source, meta_graph))
 
 
-def _with_shapes(graph_def: GraphDef, feeds: Sequence[TensorSpec]) -> Any:
+def _with_shapes(graph_def: GraphDef, feeds: Sequence[TensorSpec]) -> GraphDef:
     """The graph itself where its placeholders say the fed shapes already: it may be large."""
     shape_of = {op_of(spec.tensor): spec.shape for spec in feeds if spec.shape is not None}
     fed = [n for n in graph_def.node if n.name in shape_of and n.op in op_types.PLACEHOLDERS]
@@ -108,7 +107,9 @@ def _link(source: str, target: str) -> None:
     os.symlink(os.path.abspath(source), target)
 
 
-def write_split_signature(meta_graph: MetaGraphDef, name: str, call: Any, step: SplitStep) -> None:
+def write_split_signature(
+    meta_graph: MetaGraphDef, name: str, call: NodeDef, step: SplitStep
+) -> None:
     """Makes the signature's function the split step; the unsplit one stays beside it.
 
     Args:
@@ -159,7 +160,7 @@ def _have_others_call(graph_def: GraphDef, call: str, new_names: Mapping[str, st
             rename_references(node, new_names)
 
 
-def _argument_of(call: Any, function: FunctionDef) -> dict[str, str]:
+def _argument_of(call: NodeDef, function: FunctionDef) -> dict[str, str]:
     """{op of the main graph that the call reads: the function's argument}."""
     arguments: dict[str, str] = {}
     data = data_inputs(call)
@@ -240,7 +241,7 @@ def _rename(node: NodeDef, short: dict[str, str], arguments: set[str]) -> None:
 
 
 def _add_whole_call(
-    meta_graph: MetaGraphDef, name: str, call: Any, function: str, added: str
+    meta_graph: MetaGraphDef, name: str, call: NodeDef, function: str, added: str
 ) -> None:
     """Calls the unsplit step from the main graph: all but the run's signature read that call."""
     taken = {node.name for node in meta_graph.graph_def.node}
@@ -261,7 +262,9 @@ def _add_whole_call(
     redirect_signatures(meta_graph, name, whole_tensor, adds_whole=True)
 
 
-def _add_whole_object(objects: Any, name: str, function: str, whole: str, added: str) -> None:
+def _add_whole_object(
+    objects: ObjectGraph, name: str, function: str, whole: str, added: str
+) -> None:
     """Makes the unsplit step an object beside the split one, so that TensorFlow 2 loads it."""
     objects.concrete_functions[whole].CopyFrom(objects.concrete_functions[function])
     signatures = signature_map(objects)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -40,7 +39,7 @@ class CaseGraph:
         """Raises CantMakeUp where there are no inputs for it."""
         self.case = case
         self.nodes: list[NodeDef] = []
-        self.copies: list[Any] = []
+        self.copies: list[NodeDef] = []
         self.feeds: dict[str, np.ndarray] = {}
         self.variables: dict[str, np.ndarray] = {}
         self._scope = scope
@@ -58,7 +57,7 @@ class CaseGraph:
             size = sizes[1][shard]
             self.parts.append([self._fetched(name, i, size, self.copies) for i in range(count)])
 
-    def _op(self, node: NodeDef, name: str, inputs: Sequence[str]) -> Any:
+    def _op(self, node: NodeDef, name: str, inputs: Sequence[str]) -> NodeDef:
         new = v1.NodeDef()
         new.CopyFrom(node)
         new.name = f"{self._scope}/{name}"
@@ -164,7 +163,7 @@ class CaseGraph:
         return name, [name] * len(self.case.sizes)
 
 
-def _computing(case: OpCase) -> tuple[Any, Any]:
+def _computing(case: OpCase) -> tuple[NodeDef, NodeDef]:
     """The op and its copy, in float64 where both have a kernel for that and it takes not too long.
 
     A Cast is run as it is: what it does is to change types. So is what calls functions, and a
@@ -177,7 +176,7 @@ def _computing(case: OpCase) -> tuple[Any, Any]:
     return own if None in wide else wide
 
 
-def _with_types(node: NodeDef) -> Any:
+def _with_types(node: NodeDef) -> NodeDef:
     """A copy of an op that says the types, too, that it has by default."""
     own = v1.NodeDef()
     own.CopyFrom(node)

@@ -1,14 +1,13 @@
 """Child process of `prove_ops`: runs ops whole and in parts, or fused and apart, and compares."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from graphs.errors import one_line
 from graphs.host.parent import Parent
-from graphs.protos import NodeDef, Session
+from graphs.protos import GraphDef, NodeDef, Session
 from rewrite.agreement import difference
 from rewrite.split.decision import NORMS, attr_of
 from rewrite.split.prove.ops.case_graph import CaseGraph
@@ -132,7 +131,7 @@ def _run(batch: Sequence[OpCase]) -> list[CaseOutcome]:
     return [compared(*each) for each in zip(graphs, whole, parts, strict=True)]
 
 
-def _graph_def(graphs: Sequence[CaseGraph], which: str) -> Any:
+def _graph_def(graphs: Sequence[CaseGraph], which: str) -> GraphDef:
     graph_def = v1.GraphDef()
     for graph in graphs:
         graph_def.node.extend(getattr(graph, which))
@@ -152,7 +151,9 @@ def _assign(session: Session, graphs: Sequence[CaseGraph]) -> None:
     )
 
 
-def compared(graph: CaseGraph, whole: Sequence[Any], parts: Sequence[Any]) -> CaseOutcome:
+def compared(
+    graph: CaseGraph, whole: Sequence[np.ndarray], parts: Sequence[np.ndarray]
+) -> CaseOutcome:
     """Whether what the copies made, put together, is what the whole op made.
 
     Args:

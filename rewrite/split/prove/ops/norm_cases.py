@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
@@ -75,7 +75,7 @@ def norm_cases(fused: FlatGraph, apart: FlatGraph, properties: TensorProperties)
         if node.op in NORMS | GRADIENTS and _bare(node) != _bare(apart.nodes.get(node.name))
     }
     replaced = _replaced(fused, apart, chosen)
-    found: dict[tuple[Any, ...], NormCase] = {}
+    found: dict[tuple[object, ...], NormCase] = {}
     for forward, ops in _groups(fused, chosen).items():
         key, case = _case(fused, apart, properties, forward, ops, replaced)
         found.setdefault(key, case)
@@ -153,7 +153,7 @@ def _case(
     forward: str,
     ops: Sequence[str],
     replaced: Mapping[str, str],
-) -> tuple[tuple[Any, ...], NormCase]:
+) -> tuple[tuple[object, ...], NormCase]:
     """The case, and what tells it from others."""
     fed = dict(_fed(fused, ops, properties))
     outputs = [

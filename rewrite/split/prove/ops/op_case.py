@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ class CaseInput:
     rows: Sharded | None = None
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[object, ...]:
         """What two inputs that are alike have in common."""
         value = self.value
         written = () if value is None else (str(value.dtype), value.shape, value.tobytes())
@@ -79,7 +78,7 @@ class OpCase:
     name: str
     count: int
     node: NodeDef
-    copy: Any
+    copy: NodeDef
     inputs: tuple[CaseInput, ...]
     outputs: tuple[State, ...]
     lists: Mapping[int, Shape]
@@ -136,7 +135,7 @@ class CaseOutcome:
     differs: str = ""
 
 
-def bare_op(node: NodeDef) -> Any:
+def bare_op(node: NodeDef) -> NodeDef:
     """The op alone: what it is called, reads and where it lies make no difference."""
     bare = type(node)(op=node.op)
     for name, value in node.attr.items():

@@ -38,8 +38,8 @@ _LENGTH = 4
 
 def op_cases(flat: FlatGraph, decisions: Decisions, num_shards: int) -> list[OpCase]:
     """One case for each distinct split op: type, attributes, shapes, states and known inputs."""
-    first: dict[tuple[Any, ...], OpCase] = {}
-    count: Counter[tuple[Any, ...]] = Counter()
+    first: dict[tuple[object, ...], OpCase] = {}
+    count: Counter[tuple[object, ...]] = Counter()
     for key, case in _keyed(flat, decisions, shard_sizes(decisions.batch, num_shards)):
         count[key] += 1
         first.setdefault(key, case)
@@ -53,7 +53,7 @@ def bodies_of(answer: Answer) -> Mapping[str, Any]:
 
 def _keyed(
     flat: FlatGraph, decisions: Any, sizes: tuple[int, ...]
-) -> Iterator[tuple[tuple[Any, ...], OpCase]]:
+) -> Iterator[tuple[tuple[object, ...], OpCase]]:
     """What tells cases apart, and the case; of ops in split functions, too."""
     for node in flat.graph_def.node:
         answer = decisions.answer_of_op.get(node.name)
@@ -189,7 +189,7 @@ def optional_case(
     return case, held if is_value else WHOLE, shape if is_value else ()
 
 
-def with_vectors(node: NodeDef) -> Any:
+def with_vectors(node: NodeDef) -> NodeDef:
     """An op of an Optional that holds what `optional_case` says; in place.
 
     Its copies don't say how large their part is, which the op may say of the whole.

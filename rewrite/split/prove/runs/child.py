@@ -1,8 +1,7 @@
 """Child process of `compare_runs`: runs the unsplit and the split step in float64 and compares."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -22,7 +21,9 @@ def main(parent: Parent) -> None:
     parent.tell(compare(parent.request, lambda phase: parent.tell(RunsCompared(phase=phase))))
 
 
-def compare(request: CompareRequest, tell: Any = lambda phase: None) -> RunsCompared:
+def compare(
+    request: CompareRequest, tell: Callable[[str], None] = lambda phase: None
+) -> RunsCompared:
     """Runs both steps, and the unsplit one once more, nudged."""
     tell("running the unsplit step")
     try:

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.names import op_of
-from graphs.protos import Session
+from graphs.protos import DType, Session, Tensor
 from graphs.run_session import read_variables, write_variables
 from rewrite.annotate_devices import ClearDevices
 from rewrite.split.float64.convert import Float64Graph, to_float64
@@ -55,7 +55,7 @@ class WideStep:
 
     def run(
         self, fetches: Sequence[str], feeds: Arrays, start: Arrays, num_steps: int
-    ) -> tuple[list[list[Any]], dict[str, np.ndarray]]:
+    ) -> tuple[list[list[np.ndarray]], dict[str, np.ndarray]]:
         """What is fetched in each step, and the variables after the last.
 
         An input that no op of the step reads is not in its graph.
@@ -85,13 +85,13 @@ class WideStep:
         session.run(ops, {f"tables/{tensor}": path for tensor, path in tables.asset_feeds.items()})
 
 
-def _fitting(tensor: Any, array: np.ndarray) -> np.ndarray:
+def _fitting(tensor: Tensor, array: np.ndarray) -> np.ndarray:
     """A fed array in the type that its tensor has now."""
     return np.asarray(array).astype(tensor.dtype.as_numpy_dtype)
 
 
 def random_start(
-    variables: Mapping[str, tuple[Any, tuple[int, ...]]], is_signed: bool
+    variables: Mapping[str, tuple[DType, tuple[int, ...]]], is_signed: bool
 ) -> dict[str, np.ndarray]:
     """Values of variables that keep numbers in a step of the size that they begin with.
 

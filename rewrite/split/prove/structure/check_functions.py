@@ -7,14 +7,13 @@ and its condition, which reads nothing but whole tensors, ends all shards' loops
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from graphs import op_types
 from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, op_of, tensor_of
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import FunctionDef, Library, NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.branches import taken_with
@@ -41,12 +40,12 @@ _DROPPED |= {"backward_function_name", "_construction_context", "_input_shapes"}
 class BodyProver:
     """Compares the functions that the copies of ops run with those that the ops ran."""
 
-    def __init__(self, library: Mapping[str, FunctionDef], sizes: Sequence[int]):
+    def __init__(self, library: Library, sizes: Sequence[int]):
         self._library = library
         self._sizes = tuple(sizes)
         self._proven: set[tuple[str, int, int]] = set()
 
-    def op(self, node: NodeDef, here: Any, answer: Split, shard: int) -> None:
+    def op(self, node: NodeDef, here: NodeDef, answer: Split, shard: int) -> None:
         """Raises RewriteError unless a copy's functions are those of its shard.
 
         Args:
@@ -179,7 +178,7 @@ class BodyReading(Reading):
         self,
         split: SplitBody,
         function: FunctionDef,
-        library: Mapping[str, FunctionDef],
+        library: Library,
         shard: int,
         sizes: Sequence[int],
         has_numbers: bool,
@@ -289,9 +288,7 @@ class MainForm:
       results: what the function returns.
     """
 
-    def __init__(
-        self, function: FunctionDef, library: Mapping[str, FunctionDef], given: Mapping[str, str]
-    ):
+    def __init__(self, function: FunctionDef, library: Library, given: Mapping[str, str]):
         """Begins and ends.
 
         Args:

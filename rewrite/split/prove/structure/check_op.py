@@ -1,12 +1,12 @@
 """Whether an op of a split step is the op that it stands for, and reads what it should."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from graphs.names import data_inputs, op_of
-from graphs.protos import AttrValue, NodeDef
+from graphs.protos import AttrValue, NodeDef, ShapeProto
 from rewrite.compare_graphs import same_content
 from rewrite.pass_base import RewriteError
 from rewrite.split.decision import Split, attributes_of_copies, type_of_copies
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
 
     node: NodeDef
     answer: Split | None
-    attributes: Mapping[str, Any]
+    attributes: Mapping[str, AttrValue]
     of_functions: Collection[str]
     inputs: Sequence[str]
     waits: Sequence[str]
@@ -50,7 +50,7 @@ def wanted_of(node: NodeDef, answer: Split | None) -> Wanted:
     return Wanted(node, answer, attributes, own, data_inputs(node), waits, beside(node))
 
 
-def require_same_op(here: Any, wanted: Wanted) -> None:
+def require_same_op(here: NodeDef, wanted: Wanted) -> None:
     """Raises RewriteError unless `here` is the op: type and attributes but for decided ones."""
     found = _computing(here.attr, wanted.of_functions)
     op = type_of_copies(wanted.node, wanted.answer)
@@ -73,7 +73,7 @@ def beside(node: NodeDef) -> list[str]:
     return [each.decode().removeprefix("loc:@") for each in wishes]
 
 
-def _computing(attrs: Mapping[str, AttrValue], without: Collection[str]) -> dict[str, Any]:
+def _computing(attrs: Mapping[str, AttrValue], without: Collection[str]) -> dict[str, AttrValue]:
     return {key: attrs[key] for key in attrs if key not in _DERIVED and key not in without}
 
 
@@ -83,7 +83,7 @@ def _of_functions(answer: Split) -> set[str]:
     return bodies | {"output_shapes", "T", "Tin"} if bodies else set()
 
 
-def _require_types(node: NodeDef, here: Any, answer: Split, more: int) -> None:
+def _require_types(node: NodeDef, here: NodeDef, answer: Split, more: int) -> None:
     """The types and shapes of what a copy hands to its functions, and gets."""
     is_right = {*node.attr} - _DERIVED == {*here.attr} - _DERIVED
     for key in ("T", "Tin"):
@@ -107,7 +107,7 @@ def _require_types(node: NodeDef, here: Any, answer: Split, more: int) -> None:
         raise RewriteError(f"reading {here.name!r} of the split step: it hands on something else")
 
 
-def _sizes(shape: Any) -> list[int] | None:
+def _sizes(shape: ShapeProto) -> list[int] | None:
     return None if shape.unknown_rank else [dim.size for dim in shape.dim]
 
 
@@ -136,7 +136,7 @@ class InputChecks:
         """
         self._reading, self._states, self._read_as = reading, states, read_as
 
-    def copy_reads(self, tensors: Sequence[str], here: Any, shard: int, answer: Split) -> None:
+    def copy_reads(self, tensors: Sequence[str], here: NodeDef, shard: int, answer: Split) -> None:
         """A shard's copy of an op that read these tensors reads its parts of them, and numbers."""
         reading, inputs = self._reading, data_inputs(here)
         count = len(answer.inputs)

@@ -14,7 +14,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from graphs.building.op_outputs import op_definition
 from graphs.errors import ModelError
@@ -223,7 +222,7 @@ class OpChecks(InputChecks):
         if {after} != ops and set(waits) != {f"^{op}" for op in ops}:
             raise RewriteError(f"reading a split step: fetching {after!r} doesn't run {before!r}")
 
-    def _same(self, here: Any, wanted: Wanted, shard: int | None) -> None:
+    def _same(self, here: NodeDef, wanted: Wanted, shard: int | None) -> None:
         """The same op type, attributes but for those that were decided, and control edges."""
         require_same_op(here, wanted)
         names = {name for each in wanted.beside for name in self._beside(each, shard)}
@@ -231,7 +230,7 @@ class OpChecks(InputChecks):
             raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
         self._waits(wanted.waits, here, shard)
 
-    def _waits(self, waits: Sequence[str], here: Any, shard: int | None) -> None:
+    def _waits(self, waits: Sequence[str], here: NodeDef, shard: int | None) -> None:
         """The same control edges, besides those from the assertion that the batch is no refusal."""
         controls = {name[1:] for name in here.input if name[:1] == "^"} - self._reading.asserts
         if controls != {op for wait in waits for op in self._ops_for(wait, shard)}:

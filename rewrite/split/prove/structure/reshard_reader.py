@@ -5,8 +5,8 @@ An op is understood by what it does to what it reads.
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class Whole:
 class JointReader:
     """Understands the ops that join, combine, cut and weigh."""
 
-    def __init__(self, sizes: Sequence[int], whole_of: Any):
+    def __init__(self, sizes: Sequence[int], whole_of: Callable[[str], Whole]):
         """Begins.
 
         Args:

@@ -9,7 +9,7 @@ import numpy as np
 from graphs.building.op_outputs import argument_types
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of
-from graphs.protos import GraphDef, NodeDef
+from graphs.protos import GraphDef, NodeDef, Nodes
 from rewrite.pass_base import RewriteError
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.decide import Decisions
@@ -33,7 +33,7 @@ class Reading:
     def __init__(self, facts: Any, sizes: Sequence[int], where: str, asked: int):
         """Begins; of all parts only those of shard `asked` may be asked for their shape."""
         self.facts, self.sizes, self.where = facts, tuple(sizes), where
-        self.nodes: Mapping[str, NodeDef] = {}
+        self.nodes: Nodes = {}
         self.copies: dict[str, list[str]] = {}
         self.reader = JointReader(self.sizes, self._whole)
         self._asked_shard = asked
@@ -86,7 +86,7 @@ class Reading:
             for index, state in enumerate(answer.outputs)
         ]
 
-    def node(self, name: str) -> Any:
+    def node(self, name: str) -> NodeDef:
         """Raises RewriteError where there is no such op."""
         if name not in self.nodes:
             raise RewriteError(f"reading {self.where}: {name!r} is missing")
@@ -124,7 +124,7 @@ class Reading:
             ):
                 raise RewriteError(f"reading {node.name!r} of {self.where}: of what is this?")
             shape = self.reader.shape(value)
-            said: Any = {"Size": int(np.prod(shape)), "Rank": len(shape)}.get(node.op, shape)
+            said: object = {"Size": int(np.prod(shape)), "Rank": len(shape)}.get(node.op, shape)
             yield np.array(said, number.as_numpy_dtype)
 
     def _whole(self, tensor: str) -> Whole:

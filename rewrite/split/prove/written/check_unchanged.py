@@ -6,13 +6,12 @@ same. What is fed has to be the same, too.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from graphs.building.op_outputs import op_definition
 from graphs.function_library import called_function, library_of, rename_references
 from graphs.loading.saved_model_file import main_ops
 from graphs.names import op_of
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import GraphDef, Library, NodeDef, ObjectGraph, SignatureDef, Signatures
 from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_content, same_message
 from rewrite.model_builder import given_graph
@@ -68,12 +67,12 @@ def prove_others(given: SourceModel, split: SourceModel) -> None:
         _same_objects(before.object_graph_def, after.object_graph_def, name, added, functions)
 
 
-def _graph(source: SourceModel) -> Any:
+def _graph(source: SourceModel) -> GraphDef:
     return source.meta_graph_def.graph_def if source.saved_model_dir else given_graph(source)
 
 
 def _other_function(
-    own: Any, there: Any, fetches: Sequence[str], signatures: Mapping[str, Any], added: str
+    own: GraphDef, there: GraphDef, fetches: Sequence[str], signatures: Signatures, added: str
 ) -> dict[str, str]:
     """{function that the run calls: the unsplit one, which all others call}, if it calls one."""
     call = signature_call(own, fetches)
@@ -89,7 +88,7 @@ def _other_function(
 
 
 def _same_signatures(
-    paired: PairedGraphs, before: Mapping[str, Any], after: Mapping[str, Any], name: str, added: str
+    paired: PairedGraphs, before: Signatures, after: Signatures, name: str, added: str
 ) -> None:
     """All signatures but the run's are made of the same; the run's has the same ends."""
     known = {*before, *filter(None, [added])}
@@ -115,7 +114,7 @@ class _Ends:
       bare: all else that it says.
     """
 
-    def __init__(self, signature: Any) -> None:
+    def __init__(self, signature: SignatureDef) -> None:
         self.names: list[str] = []
         self.bare = type(signature)()
         self.bare.CopyFrom(signature)
@@ -129,7 +128,7 @@ class _Ends:
 
 
 def _same_objects(
-    before: Any, after: Any, name: str, added: str, functions: Mapping[str, str]
+    before: ObjectGraph, after: ObjectGraph, name: str, added: str, functions: Mapping[str, str]
 ) -> None:
     """Compares what TensorFlow 2 loads: the unsplit step is one signature more.
 
@@ -155,11 +154,11 @@ def _same_objects(
     same_message("objects", wanted, after)
 
 
-def _function(objects: Any, node_id: int) -> str:
+def _function(objects: ObjectGraph, node_id: int) -> str:
     return str(objects.nodes[node_id].bare_concrete_function.concrete_function_name)
 
 
-def _paired(given: Any, written: Any, functions: Mapping[str, str]) -> PairedGraphs:
+def _paired(given: GraphDef, written: GraphDef, functions: Mapping[str, str]) -> PairedGraphs:
     """Both graphs, to be read from some ends; all functions have been compared.
 
     Args:
@@ -169,7 +168,7 @@ def _paired(given: Any, written: Any, functions: Mapping[str, str]) -> PairedGra
     library, frames = library_of(given), OneToOne()
     _require_functions(library, library_of(written), functions)
 
-    def is_same(node: NodeDef, other: Any) -> bool:
+    def is_same(node: NodeDef, other: NodeDef) -> bool:
         return (
             _is_same(node, other, functions)
             and frames.fits(_text(node, "frame_name"), _text(other, "frame_name"))
@@ -180,7 +179,7 @@ def _paired(given: Any, written: Any, functions: Mapping[str, str]) -> PairedGra
     return PairedGraphs(graphs[0], graphs[1], is_same)
 
 
-def _has_state_of_its_name(node: NodeDef, library: Mapping[str, FunctionDef]) -> bool:
+def _has_state_of_its_name(node: NodeDef, library: Library) -> bool:
     """Whether it would hold another state by another name: a variable, a table, a queue."""
     if node.op in library or _text(node, "shared_name"):
         return False
@@ -192,7 +191,7 @@ def _text(node: NodeDef, key: str) -> bytes:
     return bytes(node.attr[key].s) if key in node.attr else b""  # asking alone would add it
 
 
-def _is_same(node: NodeDef, other: Any, functions: Mapping[str, str]) -> bool:
+def _is_same(node: NodeDef, other: NodeDef, functions: Mapping[str, str]) -> bool:
     """Whether nodes do the same with what they read."""
     if _is_same_but_for_calls(node, other):
         return True
@@ -201,7 +200,7 @@ def _is_same(node: NodeDef, other: Any, functions: Mapping[str, str]) -> bool:
     return rename_references(own, functions) and _is_same_but_for_calls(own, other)
 
 
-def _is_same_but_for_calls(node: NodeDef, other: Any) -> bool:
+def _is_same_but_for_calls(node: NodeDef, other: NodeDef) -> bool:
     keys = [{*each.attr} - _BESIDE for each in (node, other)]
     return (
         node.op == other.op
@@ -210,9 +209,7 @@ def _is_same_but_for_calls(node: NodeDef, other: Any) -> bool:
     )
 
 
-def _require_functions(
-    given: Mapping[str, Any], written: Mapping[str, Any], functions: Mapping[str, str]
-) -> None:
+def _require_functions(given: Library, written: Library, functions: Mapping[str, str]) -> None:
     """All functions are there; what called the one that is split calls the unsplit one."""
     for name, function in given.items():
         there = functions.get(name, name)

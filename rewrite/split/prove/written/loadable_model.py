@@ -4,12 +4,11 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from graphs.loading.runnable_copy import write_beside, write_without_effects
 from graphs.loading.sniff import sniff
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.protos import GraphDef, MetaGraphDef, NodeDef, SavedModelProto
+from graphs.protos import GraphDef, MetaGraphDef, NodeDef, Nodes, SavedModelProto
 from graphs.tensor_protos import shape_of
 from rewrite.annotate_devices import bodies
 from rewrite.emit_forms import write_cleared
@@ -121,8 +120,8 @@ Kind = tuple[int, tuple[int, ...]]
 class _Restored:
     """A variable that is restored: the ops that do so, which output it is, and its kind."""
 
-    assign: Any
-    identity: Any
+    assign: NodeDef
+    identity: NodeDef
     output: int
     kind: Kind
 
@@ -160,7 +159,7 @@ def restore_fewer(graph_def: GraphDef, restore_op: str) -> Mapping[str, Kind]:
 
 
 def _restored(
-    nodes: Mapping[str, NodeDef], users: Mapping[str, set[str]], name: str, restore_op: str
+    nodes: Nodes, users: Mapping[str, set[str]], name: str, restore_op: str
 ) -> _Restored | None:
     """What an assignment restores that only the saver's op waits for; None of any other op."""
     assign = nodes[op_of(name)]
@@ -178,7 +177,11 @@ def _restored(
 
 
 def _taken_out(
-    graph_def: GraphDef, done: Any, restore: Any, consts: Sequence[Any], found: Sequence[_Restored]
+    graph_def: GraphDef,
+    done: NodeDef,
+    restore: NodeDef,
+    consts: Sequence[NodeDef],
+    found: Sequence[_Restored],
 ) -> Mapping[str, Kind]:
     import tensorflow as tf
 

@@ -22,7 +22,7 @@ from graphs.function_library import library_of
 from graphs.graph_edges import edges_of
 from graphs.graph_view import reached
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.protos import GraphDef, NodeDef
+from graphs.protos import AttrValue, GraphDef, NodeDef, Nodes
 from graphs.source_model import SourceModel
 from rewrite.pass_base import RewriteError
 from rewrite.split.split_step import SplitStep
@@ -79,15 +79,12 @@ def _of_this_name(name: str, call: str, opened: FlatGraph) -> str:
     raise RewriteError(f"{_READING}: it has lost {name!r}")
 
 
-def _origins(nodes: Mapping[str, NodeDef], node: NodeDef) -> list[str]:
+def _origins(nodes: Nodes, node: NodeDef) -> list[str]:
     return [origin(nodes, name) for name in data_inputs(node)]
 
 
 def _require_same_order(
-    step: Mapping[str, Any],
-    written: Mapping[str, Any],
-    partner: Mapping[str, str],
-    fed: Collection[str],
+    step: Nodes, written: Nodes, partner: Mapping[str, str], fed: Collection[str]
 ) -> None:
     """What an op of the step waits for, it waits for in the written model.
 
@@ -100,7 +97,7 @@ def _require_same_order(
             raise RewriteError(f"{_READING}: {there!r} no longer waits for {min(missing)!r}")
 
 
-def _waits(nodes: Mapping[str, NodeDef], name: str) -> set[str]:
+def _waits(nodes: Nodes, name: str) -> set[str]:
     """The ops that an op, or what hands it its inputs, waits for by control edges."""
     skipped = _PASSING | _ORDERING
     edges = [  # what an op is to wait for, and maybe nothing else
@@ -112,7 +109,7 @@ def _waits(nodes: Mapping[str, NodeDef], name: str) -> set[str]:
     return {op for op in ops if nodes[op].op not in skipped | {"Const"}}
 
 
-def _require_functions(step: Any, written: Any) -> None:
+def _require_functions(step: GraphDef, written: GraphDef) -> None:
     """The functions that the step runs are those that were proven."""
     there = library_of(written)
     for name, function in library_of(step).items():
@@ -144,11 +141,11 @@ def has_nodes_of(source: SourceModel, step: SplitStep, outputs: Mapping[str, str
     )
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: NodeDef, other: NodeDef) -> bool:
     return bool(one == other) or (list(one.input) == list(other.input) and _is_same_op(one, other))
 
 
-def _reached(graph_def: GraphDef, fetches: Sequence[str]) -> dict[str, Any]:
+def _reached(graph_def: GraphDef, fetches: Sequence[str]) -> dict[str, NodeDef]:
     """{op that running the fetches runs: its node}; {"": None} besides where one is missing."""
     nodes = list(graph_def.node)
     number_of, edges = {node.name: number for number, node in enumerate(nodes)}, edges_of(nodes)
@@ -161,7 +158,7 @@ def _reached(graph_def: GraphDef, fetches: Sequence[str]) -> dict[str, Any]:
     return there if len(there) == len(ops) else {**there, "": None}
 
 
-def origin(nodes: Mapping[str, NodeDef], tensor: str) -> str:
+def origin(nodes: Nodes, tensor: str) -> str:
     """The tensor that ops hand on as this one."""
     source = parse_input(tensor)
     for _ in nodes:
@@ -171,7 +168,7 @@ def origin(nodes: Mapping[str, NodeDef], tensor: str) -> str:
     raise RewriteError(f"{_READING}: {tensor!r} is handed on in a circle")
 
 
-def _is_same_op(node: NodeDef, other: Any) -> bool:
+def _is_same_op(node: NodeDef, other: NodeDef) -> bool:
     """Whether nodes do the same with what they read; of what is fed its name says all."""
     if node.op != other.op:
         return False
@@ -180,7 +177,7 @@ def _is_same_op(node: NodeDef, other: Any) -> bool:
     return _attributes(node) == _attributes(other)
 
 
-def _attributes(node: NodeDef) -> dict[str, Any]:
+def _attributes(node: NodeDef) -> dict[str, AttrValue]:
     return {key: value for key, value in node.attr.items() if not key.startswith("_")}
 
 
@@ -196,7 +193,7 @@ class OneToOne:
         self.of: dict[Any, Any] = {}
         self.back: dict[Any, Any] = {}
 
-    def fits(self, one: Any, other: Any) -> bool:
+    def fits(self, one: object, other: object) -> bool:
         """Whether these belong to each other, by what is known; they do from then on."""
         return bool(
             self.of.setdefault(one, other) == other and self.back.setdefault(other, one) == one
@@ -212,10 +209,10 @@ class PairedGraphs:
 
     def __init__(
         self,
-        mine: Mapping[str, Any],
-        its: Mapping[str, Any],
-        is_same: Callable[[Any, Any], bool],
-        reads: Callable[[Mapping[str, Any], Any], Sequence[str]] = lambda _, node: node.input,
+        mine: Nodes,
+        its: Nodes,
+        is_same: Callable[[NodeDef, NodeDef], bool],
+        reads: Callable[[Nodes, NodeDef], Sequence[str]] = lambda _, node: node.input,
     ) -> None:
         """Begins.
 
