@@ -17,6 +17,12 @@ from tfplace.measurement.device_name import (
         ("/job:worker/task:2/device:CPU:0", DeviceKey("worker", 2, "CPU", 0)),
         ("/job:worker/replica:0/task:2/cpu:0", DeviceKey("worker", 2, "CPU", 0)),
         ("/job:ps", DeviceKey("ps", 0, "", 0)),
+        # As logs of GPUs have them: a worker's seventh, TensorFlow 1.0's, XLA's, a physical one
+        # (https://github.com/tensorflow/tensorflow/issues/31969, /10733, /30748).
+        ("/job:worker/replica:0/task:0/device:GPU:6", DeviceKey("worker", 0, "GPU", 6)),
+        ("/job:localhost/replica:0/task:0/gpu:1", DeviceKey("", 0, "GPU", 1)),
+        ("/job:localhost/replica:0/task:0/device:XLA_GPU:3", DeviceKey("", 0, "", 0)),
+        ("/physical_device:GPU:1", DeviceKey("", 0, "", 0)),
         ("", DeviceKey("", 0, "", 0)),
     ],
 )
