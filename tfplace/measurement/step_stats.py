@@ -15,6 +15,7 @@ An op has its host row, which is its launch, on the *logical* device, so that te
 is where one GPU is split, or where several tasks each have a GPU 0.
 """
 
+import collections
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
@@ -61,7 +62,8 @@ def parse_step_stats(step_stats: Any, device_names: Sequence[str]) -> StepTrace:
     """Rows of a StepStats proto, each run of an op once.
 
     A GPU op's time is its kernels' and its copies' within the GPU, from the first one's start;
-    its launch on the host does not count then. An op without kernels keeps its host row.
+    its launch on the host does not count then. An op without kernels keeps its host row. One that
+    ran several times, in a loop, has a row for each kernel.
 
     Args:
       step_stats: tensorflow.StepStats.
@@ -107,9 +109,12 @@ def _joined(host: Sequence[_Row], on_gpu: Sequence[_Row]) -> list[_Row]:
             parts.setdefault((row.op, device), []).append(row)
     type_of = {(row.op, row.device): row.type for row in host}
     rows += [row for row in host if (row.op, row.device) not in parts]
-    return rows + [
-        _sum_of_parts(key, type_of.get(key, ""), rows_of_op) for key, rows_of_op in parts.items()
-    ]
+    runs = collections.Counter((row.op, row.device) for row in host)
+    for key, rows_of_op in parts.items():
+        # Which kernels of an op in a loop belong to one run isn't told.
+        each = [[row] for row in rows_of_op] if runs[key] > 1 else [rows_of_op]
+        rows += [_sum_of_parts(key, type_of.get(key, ""), some) for some in each]
+    return rows
 
 
 def _launching_devices(host: Sequence[_Row]) -> Mapping[str, str]:

@@ -114,6 +114,30 @@ dev_stats {
 }
 """
 
+# Two ops of a loop that goes round twice: the first launches two kernels each time.
+_LOOP = """
+dev_stats {
+  device: "/job:localhost/replica:0/task:0/device:GPU:0"
+  node_stats { node_name: "mm" timeline_label: "mm = MatMul(a, b)" all_start_nanos: 1000000
+               op_end_rel_nanos: 9000 }
+  node_stats { node_name: "tanh" timeline_label: "tanh = Tanh(mm)" all_start_nanos: 1010000
+               op_end_rel_nanos: 9000 }
+  node_stats { node_name: "mm" timeline_label: "mm = MatMul(a, b)" all_start_nanos: 1020000
+               op_end_rel_nanos: 9000 }
+  node_stats { node_name: "tanh" timeline_label: "tanh = Tanh(mm)" all_start_nanos: 1030000
+               op_end_rel_nanos: 9000 }
+}
+dev_stats {
+  device: "/device:GPU:0/stream:all"
+  node_stats { node_name: "mm:MatMul" all_start_micros: 1100 op_end_rel_micros: 20 }
+  node_stats { node_name: "mm:MatMul" all_start_micros: 1120 op_end_rel_micros: 5 }
+  node_stats { node_name: "tanh:Tanh" all_start_micros: 1125 op_end_rel_micros: 3 }
+  node_stats { node_name: "mm:MatMul" all_start_micros: 1130 op_end_rel_micros: 21 }
+  node_stats { node_name: "mm:MatMul" all_start_micros: 1151 op_end_rel_micros: 5 }
+  node_stats { node_name: "tanh:Tanh" all_start_micros: 1156 op_end_rel_micros: 4 }
+}
+"""
+
 GPUS = ["/device:CPU:0", "/device:GPU:0", "/device:GPU:1"]
 
 
@@ -164,6 +188,20 @@ def test_a_kernel_belongs_to_the_logical_gpu_that_launched_it() -> None:
         ("left", "MatMul", "/device:GPU:0", 20.0, False),
         ("right", "MatMul", "/device:GPU:1", 40.0, False),
     ]
+
+
+def test_kernels_of_a_loop_stay_where_they_were() -> None:
+    """Else the first op would seem to run for 51 us on end, with the other inside of it."""
+    assert [(op, micros) for op, _, _, micros, _ in _rows(_LOOP, GPUS)] == [
+        ("mm", 20.0),
+        ("mm", 5.0),
+        ("tanh", 3.0),
+        ("mm", 21.0),
+        ("mm", 5.0),
+        ("tanh", 4.0),
+    ]
+    starts = parse_step_stats(_stats(_LOOP), GPUS).start_seconds
+    np.testing.assert_allclose(1e6 * starts, [0, 20, 25, 30, 51, 56], atol=1e-6)
 
 
 def test_an_empty_trace() -> None:
