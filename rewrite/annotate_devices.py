@@ -1,18 +1,17 @@
-"""Writes device strings into the main graph and the function library, and reads them back.
+"""Where ops stand in the main graph and the function library, and which devices they have there.
 
 An op is named by its Origin. With `calls`, the body that this chain of calls ends in is meant;
 without, every copy of the function, apart from ops that a chain has named.
 """
 
 import copy
-import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from graphs.protos import GraphDef, NodeDef
 from rewrite.call_graph import CallGraph
-from rewrite.pass_base import PassResult, RewriteError, op_path
+from rewrite.pass_base import op_path
 
 Place = tuple[str, str]
 """(function, node) as they stand in the GraphDef; function is "" for the main graph."""
@@ -47,45 +46,6 @@ def read_devices(graph_def: GraphDef, origins: Iterable[Origin]) -> dict[Origin,
             )
         device_of_origin[origin] = devices.pop()
     return device_of_origin
-
-
-@dataclasses.dataclass(frozen=True)
-class AnnotateDevices:
-    """Sets NodeDef.device of the given ops; other ops keep what they have.
-
-    Attributes:
-      device_of_origin: {origin: device string}. Two chains that end in one FunctionDef must
-        agree: SpecializeFunctions makes it so.
-    """
-
-    device_of_origin: Mapping[Origin, str]
-
-    def requires(self, graph_def: GraphDef) -> None:
-        """Raises PlacementError for an unknown op or two devices for one NodeDef."""
-        device_of_place(CallGraph(graph_def), self.device_of_origin)
-
-    def __call__(self, graph_def: GraphDef) -> PassResult:
-        calls = CallGraph(graph_def)
-        wanted = device_of_place(calls, self.device_of_origin)
-        changed = {p: d for p, d in wanted.items() if calls.nodes(p[0])[p[1]].device != d}
-        if not changed:
-            return PassResult(graph_def, modified=False)
-        annotated = copy.deepcopy(graph_def)
-        target = CallGraph(annotated)
-        for (function, node), device in changed.items():
-            target.nodes(function)[node].device = device
-        paths = tuple(op_path(*place) for place in changed)
-        return PassResult(annotated, modified=True, changed_ops=paths)
-
-    def ensures(self, graph_def: GraphDef, result: PassResult) -> None:
-        calls = CallGraph(result.graph_def)
-        for origin, device in self.device_of_origin.items():
-            for function, node in places_of(calls, origin):
-                now = calls.nodes(function)[node].device
-                if now != device and (origin.calls or not origin.function):
-                    raise RewriteError(
-                        f"annotating {_words(origin)}: found {now!r} afterwards, wrote {device!r}"
-                    )
 
 
 def device_of_place(calls: CallGraph, device_of_origin: Mapping[Origin, str]) -> dict[Place, str]:
@@ -136,37 +96,13 @@ def bodies(graph_def: GraphDef) -> Iterator[tuple[str, Sequence[NodeDef]]]:
         yield function.signature.name, function.node_def
 
 
-@dataclasses.dataclass(frozen=True)
-class ClearDevices:
-    """Clears NodeDef.device everywhere but at some ops.
-
-    Attributes:
-      keep: these ops, as AnnotateDevices names them.
-    """
-
-    keep: Collection[Origin] = ()
-
-    def requires(self, graph_def: GraphDef) -> None:
-        """Any GraphDef will do."""
-
-    def __call__(self, graph_def: GraphDef) -> PassResult:
-        changed = [op_path(function, node.name) for function, node in self._to_clear(graph_def)]
-        if not changed:
-            return PassResult(graph_def, modified=False)
-        cleared = copy.deepcopy(graph_def)
-        for _, node in self._to_clear(cleared):
-            node.device = ""
-        return PassResult(cleared, modified=True, changed_ops=tuple(changed))
-
-    def ensures(self, graph_def: GraphDef, result: PassResult) -> None:
-        for function, node in self._to_clear(result.graph_def):
-            raise RewriteError(f"clearing devices: {op_path(function, node.name)!r} kept its own")
-
-    def _to_clear(self, graph_def: GraphDef) -> Iterator[tuple[str, NodeDef]]:
-        placed = [(f, node) for f, nodes in bodies(graph_def) for node in nodes if node.device]
-        calls = CallGraph(graph_def)
-        keep = self.keep if placed else ()
-        kept = {place for origin in keep for place in places_of(calls, origin)}
-        for function, node in placed:
-            if (function, node.name) not in kept:
-                yield function, node
+def without_devices(graph_def: GraphDef) -> GraphDef:
+    """The graph itself where nothing in it has a device, else a copy in which nothing has."""
+    if not any(node.device for _, nodes in bodies(graph_def) for node in nodes):
+        return graph_def
+    cleared = copy.deepcopy(graph_def)
+    for _, nodes in bodies(cleared):
+        for node in nodes:
+            if node.device:
+                node.device = ""
+    return cleared

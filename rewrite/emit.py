@@ -19,7 +19,13 @@ from graphs.protos import GraphDef, Message, MetaGraphDef, NodeDef, SavedModelPr
 from graphs.source_model import SourceModel
 from rewrite.call_graph import copy_of
 from rewrite.model_builder import BuiltModel, build_saved_model, given_graph
-from rewrite.order.order_edges import AddOrder, OrderEdge, in_meta_graph, known_order, without_order
+from rewrite.order.order_edges import (
+    OrderEdge,
+    add_order,
+    in_meta_graph,
+    known_order,
+    without_order,
+)
 from rewrite.place_graph import known_origins, place_graph
 
 EXTRA_DIRECTORY = os.path.join("assets.extra", "tfplace")
@@ -222,7 +228,7 @@ def _graph_file(
         result.CopyFrom(given)
         for node in result.node:
             node.device = device_of_op.get(node.name, "")
-        result = AddOrder(known_order(result, order))(result).graph_def
+        add_order(result, known_order(result, order))
     return result.SerializeToString(deterministic=True)
 
 

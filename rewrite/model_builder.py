@@ -16,7 +16,7 @@ from graphs.host.asked_child import AskedChild, ChildError
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.protos import GraphDef, MetaGraphDef
 from graphs.source_model import SourceModel
-from rewrite.annotate_devices import ClearDevices
+from rewrite.annotate_devices import without_devices
 from rewrite.written_signature import written_name
 
 _CHILD = "rewrite.build_saved_model"
@@ -149,7 +149,7 @@ def _request(source: SourceModel, made: Path, without_values: bool) -> dict[str,
     if source.meta_graph_def is not None:
         meta_graph = _without_graph(source.meta_graph_def).SerializeToString()
     return {
-        "graph_def": ClearDevices()(given_graph(source)).graph_def.SerializeToString(),
+        "graph_def": without_devices(given_graph(source)).SerializeToString(),
         "meta_graph_def": meta_graph,
         "output_dir": os.path.abspath(made),
         "signature": written_name(source),

@@ -4,27 +4,20 @@ import copy
 import dataclasses
 from collections.abc import Collection, Mapping
 
+from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from graphs.protos import GraphDef, NodeDef
-from rewrite.annotate_devices import (
-    AnnotateDevices,
-    ClearDevices,
-    bodies,
-    device_of_place,
-    places_of,
-    read_devices,
-)
+from rewrite.annotate_devices import Place, bodies, device_of_place, places_of, read_devices
 from rewrite.call_graph import CallGraph, copy_of
 from rewrite.compare_graphs import same_graphs
 from rewrite.order.order_edges import (
     MARK,
-    AddOrder,
-    ClearOrder,
     OrderEdge,
     add_marked,
     check_order,
     forget,
     marked,
+    placed_edges,
 )
 from rewrite.pass_base import Pass, PassResult, RewriteError, op_path, run_passes
 from rewrite.specialize_functions import SpecializeFunctions
@@ -88,9 +81,7 @@ def place_graph(
       RewriteError: the result is not what was asked for (a defect).
     """
     placed = run_passes(graph_def, passes_of(graph_def, device_of_origin, order))
-    if is_proven_later:
-        check_devices(placed.graph_def, device_of_origin)
-    else:
+    if not is_proven_later:
         check_rewrite(graph_def, placed.graph_def, device_of_origin, order)
     return placed
 
@@ -98,80 +89,78 @@ def place_graph(
 def passes_of(
     graph_def: GraphDef, wanted: Mapping[Origin, str], order: Collection[OrderEdge] = ()
 ) -> list[Pass]:
-    """What writes a placement into a graph: one pass where there are no functions."""
-    if not graph_def.library.function:
-        return [PlaceOps(wanted, order)]
-    # Wanted ops are not cleared, only overwritten: so placing twice changes nothing.
-    return [
-        ClearOrder(order),
-        SpecializeFunctions(wanted),
-        ClearDevices(wanted),
-        AnnotateDevices(wanted),
-        AddOrder(order),
-    ]
-
-
-# One pass for graphs that call no function: devices and order are written in one copy.
-#
-# A step of 64 shards has 180,000 ops in its main graph. To clear, annotate and order them one after
-# the other takes three copies of 200 MB and twenty walks through all nodes; there are no bodies to
-# specialise, so that one walk does all of it.
+    """What writes a placement into a graph."""
+    place = PlaceOps(wanted, order)
+    return [SpecializeFunctions(wanted), place] if graph_def.library.function else [place]
 
 
 @dataclasses.dataclass(frozen=True)
 class PlaceOps:
-    """Exactly these devices and this order, in a graph without functions.
+    """Exactly these devices and this order; what has them already stays as it is.
 
-    It makes of the graph what ClearOrder, ClearDevices, AnnotateDevices and AddOrder make of it.
+    A step of 64 shards has 180,000 ops: a copy takes 200 MB, so that all is written in one.
 
     Attributes:
-      device_of_origin: {op: device}; all other ops get none.
-      order: control edges between ops of one device.
+      device_of_origin: {op: device}; all other ops get none. Two chains of calls that end in one
+        FunctionDef must agree: SpecializeFunctions makes it so.
+      order: control edges between ops of one body and one device. An op that waits for the other
+        one by a control edge of its own gets no second one.
     """
 
     device_of_origin: Mapping[Origin, str]
     order: Collection[OrderEdge] = ()
 
     def requires(self, graph_def: GraphDef) -> None:
-        """Raises PlacementError for an unknown op, or an edge that the graph has no place for."""
-        if graph_def.library.function:
-            raise RewriteError("placing ops: a graph with functions needs the other passes")
-        AddOrder(self.order).requires(graph_def)
+        """Any GraphDef will do: what it has no place for is found, once, where it is placed."""
 
     def __call__(self, graph_def: GraphDef) -> PassResult:
-        devices = device_of_place(CallGraph(graph_def), self.device_of_origin)
-        device_of = {node: device for (_, node), device in devices.items()}
-        firsts: dict[str, set[str]] = {}
-        for first, then in self.order:
-            firsts.setdefault(then.node, set()).add(first.node)
+        """Places them.
+
+        Raises:
+          PlacementError: an op is not there, an edge has no body with both of its ops, or two
+            devices are wanted for one NodeDef.
+        """
+        calls = CallGraph(graph_def)
+        device_of = device_of_place(calls, self.device_of_origin)
+        firsts: dict[Place, set[str]] = {}
+        for (first, then), places in placed_edges(calls, self.order).items():
+            if not places:
+                raise PlacementError(
+                    f"ordering {then.node!r} after {first.node!r}: the graph has no body with "
+                    "both; an order must be for this very graph, make it again with "
+                    "`tfplace optimize`"
+                )
+            for function, waiting, before in places:
+                firsts.setdefault((function, waiting), set()).add(before)
         changed = [
-            number
-            for number, node in enumerate(graph_def.node)
-            if _is_other(node, device_of, firsts)
-        ]
+            (function, number)
+            for function, nodes in bodies(graph_def)
+            for number, node in enumerate(nodes)
+            if _is_other(node, device_of.get((function, node.name), ""),
+                         firsts.get((function, node.name)))
+        ]  # fmt: skip
         if not changed:
             return PassResult(graph_def, modified=False)
         placed = copy.deepcopy(graph_def)
-        nodes = [placed.node[number] for number in changed]
-        for node in nodes:
-            _place(node, device_of.get(node.name, ""), firsts.get(node.name, set()))
-        return PassResult(placed, modified=True, changed_ops=tuple(node.name for node in nodes))
+        target, paths = dict(bodies(placed)), []
+        for function, number in changed:
+            node = target[function][number]
+            place = function, node.name
+            _place(node, device_of.get(place, ""), firsts.get(place, set()))
+            paths.append(op_path(*place))
+        return PassResult(placed, modified=True, changed_ops=tuple(paths))
 
     def ensures(self, graph_def: GraphDef, result: PassResult) -> None:
-        wanted = {origin.node: device for origin, device in self.device_of_origin.items()}
-        for node in result.graph_def.node:
-            if node.device != wanted.get(node.name, ""):
-                raise RewriteError(f"placing ops: {node.name!r} has {node.device!r} afterwards")
+        check_devices(result.graph_def, self.device_of_origin)
 
 
-def _is_other(node: NodeDef, device_of: Mapping[str, str], firsts: Mapping[str, set[str]]) -> bool:
+def _is_other(node: NodeDef, device: str, firsts: Collection[str] | None) -> bool:
     """Whether anything is to be changed of a node."""
-    wanted = firsts.get(node.name)
-    if node.device != device_of.get(node.name, ""):
-        return True
-    if MARK in node.attr and set(marked(node)) != wanted:
-        return True
-    return wanted is not None and any(f"^{first}" not in node.input for first in wanted)
+    return (
+        node.device != device
+        or (MARK in node.attr and set(marked(node)) != firsts)
+        or (firsts is not None and any(f"^{first}" not in node.input for first in firsts))
+    )
 
 
 def _place(node: NodeDef, device: str, firsts: Collection[str]) -> None:

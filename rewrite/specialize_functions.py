@@ -168,7 +168,7 @@ class SpecializeFunctions:
     """Copies functions whose ops are wanted on different devices by different calls.
 
     Attributes:
-      device_of_origin: {origin: device string}, as for AnnotateDevices. Devices are not
+      device_of_origin: {origin: device string}, as for PlaceOps. Devices are not
         written by this pass. Ops named without `calls` ask for no copies.
     """
 

@@ -18,7 +18,7 @@ from graphs.loading.variable_updates import assigns
 from graphs.names import op_of, with_index
 from graphs.protos import GraphDef
 from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
-from rewrite.annotate_devices import ClearDevices, bodies
+from rewrite.annotate_devices import bodies, without_devices
 from rewrite.emit_forms import write_cleared
 from rewrite.model_builder import given_graph
 from rewrite.verify_messages import (
@@ -161,7 +161,7 @@ class Plan:
                 changed_graph = choose_meta_graph(emitted, self._tags, self.output_dir).graph_def
             reached = GraphView(source.graph_def).ancestors(source.fetches)
             used = [variable for variable in placed.variables if variable.op in reached]
-            cleared = ClearDevices()(source.graph_def).graph_def
+            cleared = without_devices(source.graph_def)
             given, changed = (
                 dataclasses.replace(placed, model=self._bare_graph(graph), variables=used)
                 for graph in (cleared, changed_graph)
@@ -349,7 +349,7 @@ class Plan:
         if self._source.saved_model_dir:
             return SavedModel(self._given_dir, self._tags)
         checkpoint = os.path.join(self.output_dir, "variables", "variables")
-        cleared = ClearDevices()(given_graph(self._source)).graph_def
+        cleared = without_devices(given_graph(self._source))
         return self._bare_graph(cleared, checkpoint)
 
     def _bare_graph(self, graph_def: GraphDef, checkpoint: str = "") -> BareGraph:

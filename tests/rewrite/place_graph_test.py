@@ -10,12 +10,11 @@ from tensorflow.core.framework import graph_pb2
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from rewrite import emit_forms
-from rewrite.annotate_devices import AnnotateDevices, ClearDevices, read_devices
+from rewrite.annotate_devices import read_devices, without_devices
 from rewrite.compare_graphs import same_graphs
-from rewrite.order.order_edges import AddOrder, ClearOrder, add_marked
+from rewrite.order.order_edges import add_marked, forget, marked
 from rewrite.pass_base import PassResult, RewriteError, run_passes
 from rewrite.place_graph import PlaceOps, check_rewrite, known_origins, place_graph
-from rewrite.specialize_functions import SpecializeFunctions
 from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
 
 GPU0, GPU1 = "/device:GPU:0", "/device:GPU:1"
@@ -28,45 +27,49 @@ def _with_devices() -> graph_pb2.GraphDef:
     return graph_def
 
 
-def test_clear_takes_out_every_device():
+def test_without_devices_nothing_has_one():
     before = _with_devices()
 
-    result = run_passes(before, [ClearDevices()])
-
-    assert result == PassResult(shared_function(), True, ("out", "leaf/neg"))
+    assert without_devices(before) == shared_function()
     assert before == _with_devices()
 
 
-def test_clear_of_a_clear_graph_changes_nothing():
+def test_a_graph_without_devices_stays_itself():
     before = shared_function()
-    result = ClearDevices()(before)
-    assert result.graph_def is before
-    assert not result.modified
+    assert without_devices(before) is before
 
 
-def test_clear_keeps_what_it_is_told_to():
-    result = ClearDevices({Origin("leaf", "neg")})(_with_devices())
+def test_placing_clears_what_is_not_wanted_and_keeps_what_is():
+    before = _with_devices()
+
+    result = run_passes(before, [PlaceOps({Origin("leaf", "neg"): "/gpu:7"})])
+
     assert result.changed_ops == ("out",)
+    assert [node.device for node in result.graph_def.node] == [""] * len(before.node)
     assert result.graph_def.library.function[0].node_def[1].device == "/gpu:7"
+    assert before == _with_devices()
+    assert run_passes(before, [PlaceOps({})]) == PassResult(
+        shared_function(), True, ("out", "leaf/neg")
+    )
 
 
-def test_annotate_writes_where_the_calls_lead():
+def test_placing_writes_where_the_calls_lead():
     wanted = {Origin("", "out"): GPU0, Origin("first", "inner", ("first",)): GPU1}
 
-    result = run_passes(shared_function(), [AnnotateDevices(wanted)])
+    result = run_passes(shared_function(), [PlaceOps(wanted)])
 
     assert result.changed_ops == ("out", "first/inner")
     assert read_devices(result.graph_def, wanted) == wanted
-    assert not AnnotateDevices(wanted)(result.graph_def).modified
+    assert not PlaceOps(wanted)(result.graph_def).modified
 
 
-def test_annotate_without_calls_means_every_copy_but_those_named_by_calls():
+def test_placing_without_calls_means_every_copy_but_those_named_by_calls():
     in_first = Origin("leaf", "neg", ("first", "leaf"))
     in_second = Origin("leaf", "neg", ("second", "leaf"))
     split = place_graph(shared_function(), {in_first: GPU0, in_second: GPU1}).graph_def
-    cleared = ClearDevices()(split).graph_def
+    cleared = without_devices(split)
 
-    result = AnnotateDevices({Origin("leaf", "neg"): GPU0, in_second: GPU1})(cleared)
+    result = PlaceOps({Origin("leaf", "neg"): GPU0, in_second: GPU1})(cleared)
 
     assert read_devices(result.graph_def, [in_first, in_second]) == {
         in_first: GPU0,
@@ -74,18 +77,18 @@ def test_annotate_without_calls_means_every_copy_but_those_named_by_calls():
     }
 
 
-def test_annotate_refuses_two_devices_for_one_op():
+def test_placing_refuses_two_devices_for_one_op():
     wanted = {
         Origin("leaf", "neg", ("first", "leaf")): GPU0,
         Origin("leaf", "neg", ("second", "leaf")): GPU1,
     }
     with pytest.raises(PlacementError, match=r"'leaf/neg' is wanted on both .*specialise"):
-        run_passes(shared_function(), [AnnotateDevices(wanted)])
+        run_passes(shared_function(), [PlaceOps(wanted)])
 
 
-def test_annotate_refuses_an_unknown_op():
+def test_placing_refuses_an_unknown_op():
     with pytest.raises(PlacementError, match="op 'nowhere': the graph has no such op"):
-        run_passes(shared_function(), [AnnotateDevices({Origin("", "nowhere"): GPU0})])
+        run_passes(shared_function(), [PlaceOps({Origin("", "nowhere"): GPU0})])
 
 
 def test_known_origins_drop_calls_that_the_graph_does_not_make():
@@ -203,8 +206,8 @@ def test_any_placement_of_any_graph_reads_back_and_clears_away(drawn):
     assert not twice.modified
     assert twice.graph_def == once.graph_def
     assert graph_def.SerializeToString(deterministic=True) == before
-    cleared = ClearDevices()(graph_def).graph_def
-    check_rewrite(cleared, ClearDevices()(once.graph_def).graph_def, {})
+    cleared = without_devices(graph_def)
+    check_rewrite(cleared, without_devices(once.graph_def), {})
     assert emit_forms.cleared(once.graph_def) == cleared
 
 
@@ -228,29 +231,26 @@ def _graphs_of_ops(draw):
 
 @settings(max_examples=200, deadline=None)
 @given(_graphs_of_ops())
-def test_one_pass_makes_of_ops_what_all_passes_make(drawn):
+def test_devices_and_order_are_the_wanted_ones_whatever_was_there(drawn):
     graph_def, wanted, order = drawn
-    one_by_one = [
-        ClearOrder(order),
-        SpecializeFunctions(wanted),
-        ClearDevices(wanted),
-        AnnotateDevices(wanted),
-        AddOrder(order),
-    ]
+    expected = graph_pb2.GraphDef()
+    expected.CopyFrom(graph_def)
+    for node in expected.node:
+        node.device = wanted.get(Origin("", node.name), "")
+        firsts = sorted(first.node for first, then in order if then.node == node.name)
+        if set(marked(node)) != set(firsts):
+            forget(node)
+        for first in firsts:
+            if f"^{first}" not in node.input:
+                add_marked(node, first)
     given_bytes = graph_def.SerializeToString(deterministic=True)
-    at_once = PlaceOps(wanted, order)
-    at_once.requires(graph_def)
 
-    placed = at_once(graph_def)
+    placed = run_passes(graph_def, [PlaceOps(wanted, order)])
 
-    expected = graph_def
-    for each in one_by_one:
-        expected = each(expected).graph_def
     assert placed.graph_def == expected
     assert placed.modified or expected == graph_def
     assert graph_def.SerializeToString(deterministic=True) == given_bytes
-    assert at_once(placed.graph_def).graph_def == expected
-    at_once.ensures(graph_def, placed)
+    assert PlaceOps(wanted, order)(placed.graph_def).graph_def == expected
 
 
 def test_what_is_in_no_graph_of_ops_is_refused():
@@ -263,5 +263,5 @@ def test_what_is_in_no_graph_of_ops_is_refused():
     with pytest.raises(PlacementError, match="no body with both"):
         place_graph(graph_def, {}, [(Origin("", "a"), Origin("", "b"))])
     damaged = PassResult(graph_def, True)
-    with pytest.raises(RewriteError, match="'a' has '' afterwards"):
+    with pytest.raises(RewriteError, match="op 'a' of 'the main graph': found '', wanted"):
         PlaceOps({Origin("", "a"): GPU0}).ensures(graph_def, damaged)

@@ -7,8 +7,7 @@ import pytest
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from rewrite.order.order_edges import (
-    AddOrder,
-    ClearOrder,
+    add_order,
     check_order,
     forget_order,
     known_order,
@@ -17,7 +16,7 @@ from rewrite.order.order_edges import (
     without_order,
 )
 from rewrite.pass_base import RewriteError, run_passes
-from rewrite.place_graph import check_rewrite, place_graph
+from rewrite.place_graph import PlaceOps, check_rewrite, place_graph
 from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
 
 GPU0, GPU1 = "/device:GPU:0", "/device:GPU:1"
@@ -38,41 +37,57 @@ IN_MAIN = (Origin("", "b"), Origin("", "a"))
 IN_LEAF = (Origin("leaf", "neg", CHAIN), Origin("leaf", "beside", CHAIN))
 
 
+def ordered(graph_def, order):
+    """The result of writing an order, and no device."""
+    return run_passes(graph_def, [PlaceOps({}, order)])
+
+
 def test_edges_are_added_in_main_graph_and_body():
     before = two_chains()
 
-    result = run_passes(before, [AddOrder([IN_MAIN, IN_LEAF])])
+    result = ordered(before, [IN_MAIN, IN_LEAF])
 
     assert result.changed_ops == ("a", "leaf/beside")
     assert order_of(result.graph_def) == [("", "a", "b"), ("leaf", "beside", "neg")]
     assert list(result.graph_def.node[-2].input) == ["x", "^b"]
     assert before == two_chains()
-    assert not AddOrder([IN_MAIN, IN_LEAF])(result.graph_def).modified
+    assert not ordered(result.graph_def, [IN_MAIN, IN_LEAF]).modified
+    add_order(before, [IN_MAIN, IN_LEAF])
+    assert before == result.graph_def
 
 
 def test_a_cleared_order_leaves_nothing():
-    ordered = run_passes(two_chains(), [AddOrder([IN_MAIN, IN_LEAF])]).graph_def
+    with_order = ordered(two_chains(), [IN_MAIN, IN_LEAF]).graph_def
 
-    result = run_passes(ordered, [ClearOrder()])
+    result = ordered(with_order, [])
 
     assert result.graph_def == two_chains()
     assert result.changed_ops == ("a", "leaf/beside")
-    assert not ClearOrder()(result.graph_def).modified
-    assert without_order(ordered) == two_chains()
+    assert not ordered(result.graph_def, []).modified
+    assert without_order(with_order) == two_chains()
     assert without_order(result.graph_def) is result.graph_def
 
 
-def test_clear_keeps_what_it_is_told_to():
-    ordered = run_passes(two_chains(), [AddOrder([IN_MAIN, IN_LEAF])]).graph_def
-    assert ClearOrder([IN_MAIN])(ordered).changed_ops == ("leaf/beside",)
+def test_another_order_keeps_what_both_have():
+    with_order = ordered(two_chains(), [IN_MAIN, IN_LEAF]).graph_def
+    assert ordered(with_order, [IN_MAIN]).changed_ops == ("leaf/beside",)
 
 
 def test_an_edge_that_the_model_has_itself_stays_its_own():
     graph_def = two_chains()
     graph_def.node[-2].input.append("^b")
-    ordered = run_passes(graph_def, [AddOrder([IN_MAIN])])
-    assert not ordered.modified
-    assert order_of(ordered.graph_def) == []
+    result = ordered(graph_def, [IN_MAIN])
+    assert not result.modified
+    assert order_of(result.graph_def) == []
+    add_order(graph_def, [IN_MAIN])
+    assert order_of(graph_def) == []
+
+
+def test_a_copy_of_a_function_that_had_an_order_has_its_own_one():
+    second = Origin("leaf", "neg", ("second", "leaf"))
+    with_order = ordered(two_chains(), [IN_LEAF]).graph_def
+    placed = place_graph(with_order, {IN_LEAF[0]: GPU0, IN_LEAF[1]: GPU0, second: GPU1}, [IN_LEAF])
+    assert [edge[1:] for edge in order_of(placed.graph_def)] == [("beside", "neg")]
 
 
 def test_placing_with_an_order_twice_changes_nothing_and_with_another_leaves_only_that():
@@ -96,7 +111,7 @@ def test_ops_of_two_bodies_are_refused():
     edge = (IN_MAIN[0], IN_LEAF[1])
     assert known_order(two_chains(), [edge, IN_MAIN]) == [IN_MAIN]
     with pytest.raises(PlacementError, match="no body with both"):
-        run_passes(two_chains(), [AddOrder([edge])])
+        ordered(two_chains(), [edge])
 
 
 def test_edges_between_devices_circles_and_strangers_are_defects():

@@ -17,7 +17,7 @@ from graphs.host.asked_child import ChildError, ask_child
 from graphs.loading.initialization import FILLS
 from graphs.names import op_of, with_index
 from graphs.source_model import SourceModel
-from rewrite.annotate_devices import ClearDevices
+from rewrite.annotate_devices import without_devices
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.decision import Split
 from rewrite.split.prove.runs.messages import (
@@ -103,7 +103,7 @@ def table_start(source: SourceModel) -> TableStart:
     called = reached_functions(graph.node, view.library)
     graph.library.function.extend(view.library[name] for name in called)
     paths = {with_index(t): path for t, path in start.asset_feeds.items() if op_of(t) in needed}
-    return TableStart(ClearDevices()(graph).graph_def.SerializeToString(), ops, paths)
+    return TableStart(without_devices(graph).SerializeToString(), ops, paths)
 
 
 def copied_tensors(

@@ -10,7 +10,7 @@ import tensorflow as tf
 from graphs.names import op_of
 from graphs.protos import DType, Session, Tensor
 from graphs.run_session import read_variables, write_variables
-from rewrite.annotate_devices import ClearDevices
+from rewrite.annotate_devices import without_devices
 from rewrite.split.float64.convert import Float64Graph, to_float64
 from rewrite.split.prove.runs.messages import NO_TABLES, TableStart
 
@@ -40,7 +40,7 @@ class WideStep:
         if is_wide:
             wide = to_float64(own, exact)
         else:
-            own = ClearDevices()(own).graph_def  # they may be of a cluster that is not here
+            own = without_devices(own)  # they may be of a cluster that is not here
             wide = Float64Graph(own, Counter(node.op for node in own.node))
         self.narrow_ops = wide.narrow_ops
         self._graph_def = wide.graph_def
