@@ -1,7 +1,6 @@
 """The edges of an order: what holds for all, how they are marked, added and taken out."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_matrix
