@@ -26,7 +26,7 @@ from rewrite.split.rules.lists import (
     OPTIONAL_NEEDED_WHOLE,
     ROOTS,
 )
-from rewrite.split.rules.op_view import InputView, OpView
+from rewrite.split.rules.op_view import InputView, OpView, StayWholeError
 from rewrite.split.rules.segments import SEGMENTS
 from rewrite.split.rules.special import TENSORFLOW_1
 from rewrite.split.rules.table import RULES, Rule
@@ -292,7 +292,10 @@ class _Analysis:
         if rule is None:
             # A gradient that an optimizer reads is summed for it: no reason to complain.
             return StayWhole("there is no rule for this op type" if view.sharded else "")
-        return rule(view)
+        try:
+            return rule(view)
+        except StayWholeError as found:
+            return found.answer
 
 
 def _why_not(view: OpView, answer: Split) -> str:

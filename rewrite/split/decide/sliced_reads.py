@@ -15,7 +15,8 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of, with_index
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decision import Answer, Split, StayWhole, is_open
-from rewrite.split.rules.elementwise import additive, broadcast, elementwise
+from rewrite.split.rules.elementwise import additive, elementwise
+from rewrite.split.rules.factors import broadcast
 from rewrite.split.rules.layout import placed_in
 from rewrite.split.rules.op_view import OpView
 from rewrite.split.rules.table import RULES

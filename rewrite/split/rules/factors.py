@@ -7,89 +7,100 @@ it, an output without is partial, if the op reduces the factor in a way that can
 """
 
 import dataclasses
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rewrite.split.decision import Answer, Split, StayWhole
 from rewrite.split.rules.op_view import OpView
 from rewrite.split.states import SUM, WHOLE, Partial, Sharded, State
 
+ACROSS = StayWhole("it works across the batch, along the axis that is cut")
 Labels = Sequence[str | None]
 
 
-@dataclasses.dataclass(frozen=True)
-class Factors:
-    """How the dimensions of an op belong together.
+def axes(rank: int, but: Collection[int] = ()) -> list[str | None]:
+    """A label for each dimension of a tensor: d0, d1, ...; None for those that can't be cut."""
+    return [None if axis in but else f"d{axis}" for axis in range(rank)]
 
-    Attributes:
+
+def cut(labels: Labels) -> list[str | None]:
+    """The labels of the dimensions that can be cut."""
+    return [label for label in labels if label is not None]
+
+
+def broadcast(shape: Sequence[int], result: Sequence[int]) -> list[str | None]:
+    """Labels of an operand that is broadcast to `result`; a stretched dimension has none."""
+    offset = len(result) - len(shape)
+    stretched = {axis for axis, size in enumerate(shape) if size != result[offset + axis]}
+    return axes(len(result), {offset + axis for axis in stretched})[offset:]
+
+
+def split_by_factors(
+    view: OpView,
+    inputs: Sequence[Labels | None],
+    outputs: Sequence[Labels],
+    combine: str = "",
+    adds_up: bool = False,
+    shape_inputs: Mapping[int, int] | None = None,
+) -> Answer:
+    """The answer of a rule that is given as factors.
+
+    Args:
+      view: the op.
       inputs: for each data input a label for each dimension; None for a dimension that can't be
         cut (or that is broadcast). Instead of a row None for a parameter (axes, a permutation),
-        which is always taken whole.
+        which is always taken whole; so are inputs behind the last row.
       outputs: the same for each output.
-      combine: {label: "sum", "max", ...} how outputs without that label combine from the parts'.
+      combine: "sum", "max", ... how outputs without a label of the inputs combine from the parts';
+        "" where they don't.
       adds_up: whether f(a + b) = f(a) + f(b), all inputs taken together and no others involved
         (Identity, Transpose, AddN, Sub): then partial inputs give partial outputs.
       shape_inputs: {input: output} for inputs that hold the shape of an output.
-      is_mean: see Split; only where a label is combined.
     """
-
-    inputs: Sequence[Labels | None]
-    outputs: Sequence[Labels]
-    combine: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    adds_up: bool = False
-    shape_inputs: Mapping[int, int] = dataclasses.field(default_factory=dict)
-    is_mean: bool = False
-
-
-def split_by_factors(view: OpView, factors: Factors) -> Answer:
-    """The answer of a rule that is given as factors."""
+    rows = [*inputs, *[None] * (len(view.inputs) - len(inputs))]
     if not view.sharded:
-        return _of_partial(view, factors)
-    chosen = _chosen(view, factors)
+        return _of_partial(view, rows, len(outputs)) if adds_up else StayWhole()
+    chosen = _chosen(view, rows)
     if chosen is None:
-        return StayWhole("it works across the batch, along the axis that is cut")
+        return ACROSS
     label, like = chosen
-    inputs = tuple(_state_along(label, row or (), like) for row in factors.inputs)
-    outputs = []
-    for row in factors.outputs:
-        if label in row:
-            outputs.append(_state_along(label, row, like))
-        elif label in factors.combine:
-            outputs.append(Partial(factors.combine[label]))
-        else:
-            return StayWhole("it works across the batch, along the axis that is cut")
+    made: list[State] = []
+    for row in outputs:
+        if label not in row and not combine:
+            return ACROSS
+        made.append(_state_along(label, row, like) if label in row else Partial(combine))
     shapes = {
         position: {state.axis: state}
-        for position, output in factors.shape_inputs.items()
-        if isinstance(state := outputs[output], Sharded)
+        for position, output in (shape_inputs or {}).items()
+        if isinstance(state := made[output], Sharded)
     }
-    is_mean = factors.is_mean and any(isinstance(state, Partial) for state in outputs)
-    return Split(inputs, tuple(outputs), shapes, is_mean=is_mean)
+    needed = tuple(_state_along(label, row or (), like) for row in rows)
+    return Split(needed, tuple(made), shapes)
 
 
-def _of_partial(view: OpView, factors: Factors) -> Answer:
+def _of_partial(view: OpView, rows: Sequence[Labels | None], num_outputs: int) -> Answer:
     """Partial inputs stay partial where that costs nothing; else they are combined first."""
-    tensors = [i for i, row in enumerate(factors.inputs) if row is not None]
-    if factors.adds_up and tensors and all(view.inputs[i].state == SUM for i in tensors):
+    tensors = [i for i, row in enumerate(rows) if row is not None]
+    if tensors and all(view.inputs[i].state == SUM for i in tensors):
         inputs = tuple(SUM if i in tensors else WHOLE for i in range(len(view.inputs)))
-        return Split(inputs, (SUM,) * len(factors.outputs))
+        return Split(inputs, (SUM,) * num_outputs)
     return StayWhole()
 
 
-def _chosen(view: OpView, factors: Factors) -> tuple[str, Sharded] | None:
+def _chosen(view: OpView, rows: Sequence[Labels | None]) -> tuple[str, Sharded] | None:
     """The factor along which most elements are sharded already, and how the batch lies in it.
 
     Inputs that are sharded along another factor are joined; so x * transpose(x) keeps one part.
     """
     elements: dict[tuple[str, Sharded], int] = defaultdict(int)
     for position in view.sharded:
-        state, row = view.inputs[position].state, factors.inputs[position] or ()
+        state, row = view.inputs[position].state, rows[position] or ()
         assert isinstance(state, Sharded)
         label = row[state.axis] if state.axis < len(row) else None
         if label is not None:
-            count = 1
-            for size in view.inputs[position].shape or ():
-                count *= max(size, 1)
+            sizes = view.inputs[position].shape or ()
+            count = math.prod(max(size, 1) for size in sizes)
             elements[label, dataclasses.replace(state, axis=0)] += count
     return max(elements, key=elements.__getitem__, default=None)
 

@@ -2,13 +2,10 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
 
-from rewrite.split.decision import Answer, Split, StayWhole, is_open
-from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes, broadcast
-from rewrite.split.rules.factors import Factors, Labels, split_by_factors
-from rewrite.split.rules.op_view import OpView, whole_inputs
-from rewrite.split.rules.reductions import UNKNOWN_AXES, known_axes
+from rewrite.split.decision import Answer, Split, StayWhole
+from rewrite.split.rules.factors import axes, cut, split_by_factors
+from rewrite.split.rules.op_view import UNKNOWN_SHAPE, OpView, whole_inputs
 from rewrite.split.states import WHOLE, Partial, Sharded, State
 
 NOT_APART = StayWhole("it spreads the batch over several dimensions")
@@ -21,8 +18,8 @@ def reshape(view: OpView) -> Answer:
     one entry. A dimension of the result holds it if its own span [s, s * size) contains that and
     both ends divide.
     """
-    state, shape, result = view.inputs[0].state, view.inputs[0].shape, view.output_shapes[0]
-    if shape is None or result is None or min((*shape, *result), default=1) < 1:
+    state, shape, result = view.inputs[0].state, view.shape(), view.result()
+    if min((*shape, *result), default=1) < 1:
         return UNKNOWN_SHAPE
     if isinstance(state, Partial):
         return Split((state, *whole_inputs(view)[1:]), (state,))
@@ -32,9 +29,7 @@ def reshape(view: OpView) -> Answer:
     landed = placed_in(result, stride, view.batch)
     if landed is None:
         return NOT_APART
-    shapes: Mapping[int, Mapping[int, Sharded]] = {}
-    if view.node.op == "Reshape":
-        shapes = {1: {landed.axis: landed}}
+    shapes = {1: {landed.axis: landed}} if view.node.op == "Reshape" else {}
     return Split((state, *whole_inputs(view)[1:]), (landed,), shapes)
 
 
@@ -69,35 +64,32 @@ def squeeze(view: OpView) -> Answer:
 
 def transpose(view: OpView) -> Answer:
     """Input 1 says which dimension goes where."""
-    shape, order = view.inputs[0].shape, view.inputs[1].value
-    if shape is None or order is None:
-        return UNKNOWN_AXES
-    labels = axes(len(shape))
-    moved = [labels[int(axis)] for axis in order]
-    return split_by_factors(view, Factors([labels, None], [moved], adds_up=True))
+    labels, order = axes(len(view.shape())), view.value(1)
+    return split_by_factors(view, [labels], [[labels[int(a)] for a in order]], adds_up=True)
 
 
 def pack(view: OpView) -> Answer:
     """Stacks its inputs along a new axis."""
-    result = view.output_shapes[0]
-    if result is None:
-        return UNKNOWN_SHAPE
-    axis = view.attr("axis").i % len(result)
-    labels = axes(len(result) - 1)
-    out: Labels = [*labels[:axis], None, *labels[axis:]]
-    return split_by_factors(view, Factors([labels] * len(view.inputs), [out], adds_up=True))
+    out = _with_new_axis(view)
+    return split_by_factors(view, [cut(out)] * len(view.inputs), [out], adds_up=True)
+
+
+def one_hot(view: OpView) -> Answer:
+    """OneHot: a new axis in the result."""
+    out = _with_new_axis(view)
+    return split_by_factors(view, [cut(out)], [out])
+
+
+def _with_new_axis(view: OpView) -> list[str | None]:
+    rank = len(view.result())
+    return axes(rank, [view.attr("axis").i % rank])
 
 
 def unpack(view: OpView) -> Answer:
     """Takes its input apart along an axis, which goes."""
-    shape = view.inputs[0].shape
-    if shape is None:
-        return UNKNOWN_SHAPE
-    axis = view.attr("axis").i % len(shape)
-    labels = axes(len(shape))
-    row: Labels = [None if a == axis else label for a, label in enumerate(labels)]
-    out = [label for a, label in enumerate(labels) if a != axis]
-    return split_by_factors(view, Factors([row], [out] * len(view.output_shapes), adds_up=True))
+    rank = len(view.shape())
+    row = axes(rank, [view.attr("axis").i % rank])
+    return split_by_factors(view, [row], [cut(row)] * len(view.output_shapes), adds_up=True)
 
 
 def concat(view: OpView) -> Answer:
@@ -142,7 +134,7 @@ def split(view: OpView) -> Answer:
 
 def split_v(view: OpView) -> Answer:
     """SplitV: input 2 names the axis, input 1 the sizes."""
-    answer = _along(view, 2, parameters=(1, 2))
+    answer = _along(view, 2, 1)
     if isinstance(answer, Split):
         return answer
     answer = _in_blocks(view, answer, 2, 0)
@@ -167,54 +159,26 @@ def _in_blocks(view: OpView, otherwise: Answer, position: int, cut: int) -> Answ
     return Split(inputs, tuple(outputs))
 
 
-def _along(view: OpView, position: int, parameters: tuple[int, ...] = ()) -> Answer:
-    """All tensors keep their dimensions; along one axis, which an input names, they don't match."""
-    result = view.output_shapes[0]
-    value = view.inputs[position].value
-    if result is None:
-        return UNKNOWN_SHAPE
-    if value is None:
-        return UNKNOWN_AXES
-    axis = int(value) % len(result)
-    labels: Labels = [None if a == axis else x for a, x in enumerate(axes(len(result)))]
-    skipped = {position, *parameters}
-    inputs = [None if i in skipped else labels for i in range(len(view.inputs))]
-    return split_by_factors(view, Factors(inputs, [labels] * len(view.output_shapes), adds_up=True))
+def _along(view: OpView, position: int, *others: int) -> Answer:
+    """All tensors keep their dimensions; along one axis, which an input names, they don't match.
+
+    Args:
+      view: the op.
+      position: which input names it.
+      others: further inputs that are parameters.
+    """
+    rank = len(view.result())
+    labels = axes(rank, view.axes(position, rank))
+    parameters = {position, *others}
+    inputs = [None if i in parameters else labels for i in range(len(view.inputs))]
+    return split_by_factors(view, inputs, [labels] * len(view.output_shapes), adds_up=True)
 
 
 def tile(view: OpView) -> Answer:
     """Tile: axes that are not repeated are apart; a batch that is repeated makes more blocks."""
-    shape, multiples = view.inputs[0].shape, view.inputs[1].value
-    if shape is None or multiples is None:
-        return UNKNOWN_AXES
-    state = view.inputs[0].state
+    state, multiples = view.inputs[0].state, view.value(1)
+    labels = axes(len(view.shape()), {a for a, count in enumerate(multiples) if count != 1})
     if isinstance(state, Sharded) and (count := int(multiples[state.axis])) > 1:
         more = dataclasses.replace(state, outer=state.outer * count)
         return Split((state, *whole_inputs(view)[1:]), (more,))
-    labels: Labels = [
-        x if int(multiples[axis]) == 1 else None for axis, x in enumerate(axes(len(shape)))
-    ]
-    return split_by_factors(view, Factors([labels, None], [labels], adds_up=True))
-
-
-def broadcast_to(view: OpView) -> Answer:
-    """BroadcastTo: input 1 holds the shape of the result."""
-    shape, result = view.inputs[0].shape, view.output_shapes[0]
-    if shape is None or result is None or is_open(shape):
-        return UNKNOWN_SHAPE
-    return split_by_factors(
-        view, Factors([broadcast(shape, result), None], [axes(len(result))], shape_inputs={1: 0})
-    )
-
-
-def reverse(view: OpView) -> Answer:
-    """ReverseV2, Roll: input 1 (or 2) names the axes along which elements move."""
-    shape = view.inputs[0].shape
-    if shape is None:
-        return UNKNOWN_SHAPE
-    moved = known_axes(view, 2 if view.node.op == "Roll" else 1, len(shape))
-    if moved is None:
-        return UNKNOWN_AXES
-    labels: Labels = [None if a in moved else x for a, x in enumerate(axes(len(shape)))]
-    inputs = [labels if i == 0 else None for i in range(len(view.inputs))]
-    return split_by_factors(view, Factors(inputs, [labels]))
+    return split_by_factors(view, [labels], [labels], adds_up=True)

@@ -52,31 +52,15 @@ def _from_tensor(view: OpView, elements: ListElements, root: str) -> Answer:
     return Split(inputs, (state,), _shapes(view, shape_at, state.element))
 
 
-def _get(view: OpView, elements: ListElements, root: str) -> Answer:
-    """TensorListGetItem: (list, index, shape of an element)."""
+def _take(view: OpView, elements: ListElements, root: str) -> Answer:
+    """TensorListGetItem, PopBack, Stack, Gather: the last input is the shape of an element."""
     listed = view.inputs[0].state
-    if not isinstance(listed, Listed) or view.states[1:] != (WHOLE, WHOLE):
-        return _INDEX
-    out: State = listed.element or WHOLE
-    return Split((listed, WHOLE, WHOLE), (out,), _shapes(view, 2, listed.element))
-
-
-def _pop(view: OpView, elements: ListElements, root: str) -> Answer:
-    """TensorListPopBack: (list, shape of an element) to (list, element)."""
-    listed = view.inputs[0].state
-    if not isinstance(listed, Listed) or view.states[1] != WHOLE:
-        return _INDEX
-    out: State = listed.element or WHOLE
-    return Split((listed, WHOLE), (listed, out), _shapes(view, 1, listed.element))
-
-
-def _stack(view: OpView, elements: ListElements, root: str) -> Answer:
-    """TensorListStack, TensorListGather: the last input is the shape of an element."""
-    listed, last = view.inputs[0].state, len(view.inputs) - 1
     if not isinstance(listed, Listed) or any(state != WHOLE for state in view.states[1:]):
         return _INDEX
-    inputs: tuple[State, ...] = (listed, *(WHOLE,) * last)
-    return Split(inputs, (_stacked(listed.element),), _shapes(view, last, listed.element))
+    is_stacked = view.node.op in ("TensorListStack", "TensorListGather")
+    taken = _stacked(listed.element) if is_stacked else listed.element or WHOLE
+    outputs = (listed, taken) if view.node.op == "TensorListPopBack" else (taken,)
+    return Split(view.states, outputs, _shapes(view, len(view.inputs) - 1, listed.element))
 
 
 def _put(view: OpView, elements: ListElements, root: str) -> Answer:
@@ -172,10 +156,10 @@ ROOTS: Mapping[str, ListRule] = {
     "OptionalFromValue": _from_value,
 }
 LIST_RULES: Mapping[str, ListRule] = {
-    "TensorListGetItem": _get,
-    "TensorListPopBack": _pop,
-    "TensorListStack": _stack,
-    "TensorListGather": _stack,
+    "TensorListGetItem": _take,
+    "TensorListPopBack": _take,
+    "TensorListStack": _take,
+    "TensorListGather": _take,
     "TensorListSetItem": _put,
     "TensorListPushBack": _put,
     "TensorListLength": _length,

@@ -1,13 +1,26 @@
-"""What a rule is shown of an op, and what it answers."""
+"""What a rule is shown of an op; where it asks for what only a run decides, the op stays whole."""
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from graphs.protos import AttrValue, NodeDef
-from rewrite.split.decision import Shape, attr_of
-from rewrite.split.states import WHOLE, Partial, Sharded, State
+from rewrite.split.decision import Shape, StayWhole, attr_of
+from rewrite.split.states import WHOLE, Sharded, State
+
+UNKNOWN_SHAPE = StayWhole("the shape of a tensor is not known before the run")
+UNKNOWN_AXES = StayWhole("the axes that it works along are not known before the run")
+Known = TypeVar("Known")
+
+
+class StayWholeError(Exception):
+    """An op can't be split, as a rule finds while it asks; `answer` says why."""
+
+    def __init__(self, answer: StayWhole):
+        super().__init__(answer.reason)
+        self.answer = answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,10 +73,21 @@ class OpView:
         """Which inputs are sharded."""
         return tuple(i for i, each in enumerate(self.inputs) if isinstance(each.state, Sharded))
 
-    @property
-    def partial(self) -> tuple[int, ...]:
-        """Which inputs are partial."""
-        return tuple(i for i, each in enumerate(self.inputs) if isinstance(each.state, Partial))
+    def shape(self, position: int = 0) -> tuple[int, ...]:
+        """Of an input; StayWholeError where its rank is not known."""
+        return _known(self.inputs[position].shape, UNKNOWN_SHAPE)
+
+    def result(self, position: int = 0) -> tuple[int, ...]:
+        """The shape of an output; StayWholeError as of an input."""
+        return _known(self.output_shapes[position], UNKNOWN_SHAPE)
+
+    def value(self, position: int) -> np.ndarray:
+        """What an input says of axes; StayWholeError where a run decides it."""
+        return _known(self.inputs[position].value, UNKNOWN_AXES)
+
+    def axes(self, position: int, rank: int) -> list[int]:
+        """The axes that an input names, none of them negative; StayWholeError as of its value."""
+        return [int(axis) % max(rank, 1) for axis in self.value(position).reshape(-1)]
 
     def attr(self, name: str) -> AttrValue:
         """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
@@ -73,3 +97,9 @@ class OpView:
 def whole_inputs(view: OpView) -> tuple[State, ...]:
     """All inputs whole."""
     return (WHOLE,) * len(view.inputs)
+
+
+def _known(found: Known | None, otherwise: StayWhole) -> Known:
+    if found is None:
+        raise StayWholeError(otherwise)
+    return found

@@ -1,77 +1,81 @@
-"""Reductions over named axes."""
+"""Reductions over axes that an input names, or an equation."""
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
-from rewrite.split.decision import Answer, Split, StayWhole
-from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
-from rewrite.split.rules.factors import Factors, split_by_factors
-from rewrite.split.rules.op_view import OpView
-
-UNKNOWN_AXES = StayWhole("the axes that it works along are not known before the run")
-
-
-def known_axes(view: OpView, position: int, rank: int) -> list[int] | None:
-    """The axes that an input names, none of them negative; None where a run decides."""
-    value = view.inputs[position].value
-    if value is None:
-        return None
-    return [int(axis) % max(rank, 1) for axis in value.reshape(-1)]
+from rewrite.split.decision import Answer, Split, StayWhole, is_open
+from rewrite.split.rules.factors import axes, broadcast, cut, split_by_factors
+from rewrite.split.rules.op_view import UNKNOWN_SHAPE, OpView
+from rewrite.split.states import Partial
 
 
 def reduction(view: OpView, combine: str, is_mean: bool = False) -> Answer:
     """Sum, Mean, Max ...: input 1 names the axes."""
-    shape = view.inputs[0].shape
-    if shape is None:
-        return UNKNOWN_SHAPE
-    reduced = known_axes(view, 1, len(shape))
-    if reduced is None:
-        return UNKNOWN_AXES
-    dtype = view.output_dtypes[0]
+    rank, dtype = len(view.shape()), view.output_dtypes[0]
+    reduced = view.axes(1, rank)
     if is_mean and "float" not in dtype:
         if "complex" in dtype:
             return StayWhole("no rule says how averages of complex numbers are split")
         return StayWhole("an average of whole numbers is rounded, so averages of parts differ")
-    labels = axes(len(shape))
-    if view.attr("keep_dims").b:
-        out = [None if axis in reduced else label for axis, label in enumerate(labels)]
-    else:
-        out = [label for axis, label in enumerate(labels) if axis not in reduced]
-    combined = {labels[axis]: combine for axis in reduced}
-    answer = split_by_factors(
-        view, Factors([labels, None], [out], combined, adds_up=combine == "sum", is_mean=is_mean)
-    )
-    if dtype == "float16" and isinstance(answer, Split) and answer.is_mean:
+    kept = axes(rank, reduced)
+    out = kept if view.attr("keep_dims").b else cut(kept)
+    answer = split_by_factors(view, [axes(rank)], [out], combine, adds_up=combine == "sum")
+    is_mean = is_mean and bool(view.sharded)
+    if not is_mean or not isinstance(answer, Split) or not isinstance(answer.outputs[0], Partial):
+        return answer
+    if dtype == "float16":
         return StayWhole("its sum may be too large for float16, and those of parts not")
-    return answer
+    return dataclasses.replace(answer, is_mean=True)
 
 
 sum_ = functools.partial(reduction, combine="sum")
 mean = functools.partial(reduction, combine="sum", is_mean=True)
 
 
-def l2_loss(view: OpView) -> Answer:
-    """Half the sum of squares: of parts it adds up, of terms it doesn't."""
-    shape = view.inputs[0].shape
-    if shape is None:
-        return UNKNOWN_SHAPE
-    labels = axes(len(shape))
-    return split_by_factors(view, Factors([labels], [[]], dict.fromkeys(labels, "sum")))
-
-
 def along_axis(view: OpView, position: int = 1) -> Answer:
-    """Cumsum, ArgMax and their like: apart along all axes but the one that an input names."""
-    shape, result = view.inputs[0].shape, view.output_shapes[0]
-    if shape is None or result is None:
+    """Cumsum, ArgMax, ReverseV2 and their like: apart along all axes but those an input names."""
+    rank, num_left = len(view.shape()), len(view.result())
+    labels = axes(rank, view.axes(position, rank))
+    kept = labels if num_left == rank else cut(labels)
+    return split_by_factors(view, [labels], [kept] * len(view.output_shapes))
+
+
+roll = functools.partial(along_axis, position=2)
+
+
+def einsum(view: OpView) -> Answer:
+    """As its equation says; a label that a tensor has twice, a diagonal, is not cut."""
+    equation = view.attr("equation").s.decode().replace(" ", "")
+    left, _, out = equation.partition("->")
+    shapes = [each.shape for each in view.inputs]
+    rows = _with_ellipses([*left.split(","), out], [*shapes, view.output_shapes[0]])
+    if rows is None:
         return UNKNOWN_SHAPE
-    along = known_axes(view, position, len(shape))
-    if along is None:
-        return UNKNOWN_AXES
-    labels: Sequence[str | None] = [
-        None if axis in along else label for axis, label in enumerate(axes(len(shape)))
+    twice = {label for row in rows for label in row if row.count(label) > 1}
+    *inputs, made = [[None if label in twice else label for label in row] for row in rows]
+    return split_by_factors(view, inputs, [made], "sum")
+
+
+def _with_ellipses(
+    rows: Sequence[str], shapes: Sequence[tuple[int, ...] | None]
+) -> list[list[str | None]] | None:
+    """A label for each dimension, also of those that an ellipsis stands for; None if not known.
+
+    Args:
+      rows: the terms of an equation, the result last.
+      shapes: of these tensors.
+    """
+    if not any("..." in row for row in rows):
+        return [list(row) for row in rows]
+    if "..." not in rows[-1] or any(is_open(shape) for shape in shapes):
+        return None  # a dimension of unknown size may be one that is stretched
+    parts = [row.partition("...") for row in rows]
+    meant = [
+        (shape or ())[len(before) : len(shape or ()) - len(after)]
+        for (before, _, after), shape in zip(parts, shapes, strict=True)
     ]
-    kept = (
-        labels if len(result) == len(shape) else [x for a, x in enumerate(labels) if a not in along]
-    )
-    inputs = [labels if i == 0 else None for i in range(len(view.inputs))]
-    return split_by_factors(view, Factors(inputs, [kept] * len(view.output_shapes)))
+    return [
+        [*before, *broadcast(own, meant[-1]), *after] if dots else [*before]
+        for (before, dots, after), own in zip(parts, meant, strict=True)
+    ]

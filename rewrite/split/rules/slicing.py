@@ -1,32 +1,27 @@
 """Ops that take a range of each axis, or put it back: slices, strided slices, padding."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterator, Sized
 from typing import NamedTuple
 
 import numpy as np
 
 from graphs.protos import NodeDef
 from rewrite.split.decision import Answer, Split, attr_of
-from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
-from rewrite.split.rules.factors import Factors, Labels, split_by_factors
-from rewrite.split.rules.op_view import OpView
-from rewrite.split.rules.reductions import UNKNOWN_AXES
+from rewrite.split.rules.factors import axes, split_by_factors
+from rewrite.split.rules.op_view import OpView, whole_inputs
 from rewrite.split.states import WHOLE, Sharded
 
 
 def slice_(view: OpView) -> Answer:
     """Slice: the batch axis must be taken whole; its size becomes the shard's."""
-    shape, result = view.inputs[0].shape, view.output_shapes[0]
-    begin, size = view.inputs[1].value, view.inputs[2].value
-    if shape is None or result is None or begin is None or size is None:
-        return UNKNOWN_AXES
-    kept = [int(begin[a]) == 0 and shape[a] == result[a] for a in range(len(shape))]
-    labels: Labels = [x if kept[a] else None for a, x in enumerate(axes(len(shape)))]
-    answer = split_by_factors(view, Factors([labels, None, None], [labels], adds_up=True))
+    begin, shape, result = view.value(1), view.shape(), view.result()
+    view.value(2)  # without which the copies' own can't be said
+    labels = axes(len(shape), {a for a, n in enumerate(shape) if begin[a] or n != result[a]})
+    answer = split_by_factors(view, [labels], [labels], adds_up=True, shape_inputs={2: 0})
     state = view.inputs[0].state
     if isinstance(answer, Split) or not isinstance(state, Sharded):
-        return _with_shapes(answer, {2: 0})
+        return answer
     first = int(begin[state.axis])
     taken = _blocks(state, first, first + result[state.axis], view.batch)
     if taken is None:
@@ -52,28 +47,10 @@ def _blocks(
     return before, dataclasses.replace(state, outer=(end - begin) // unit)
 
 
-def _with_shapes(answer: Answer, output_of_input: Mapping[int, int]) -> Answer:
-    """The same with inputs that hold the sizes of a sharded output's dimensions."""
-    if not isinstance(answer, Split):
-        return answer
-    shapes = {}
-    for position, output in output_of_input.items():
-        state = answer.outputs[output]
-        if isinstance(state, Sharded):
-            shapes[position] = {state.axis: state}
-    return dataclasses.replace(answer, shape_inputs=shapes)
-
-
 def strided_slice(view: OpView) -> Answer:
     """StridedSlice: the batch axis must be taken whole, in its order."""
-    shape, result = view.inputs[0].shape, view.output_shapes[0]
-    if shape is None or result is None:
-        return UNKNOWN_SHAPE
-    spec = _strides(view, shape)
-    if spec is None:
-        return UNKNOWN_AXES
-    factors = Factors([spec.rows, None, None, None], [spec.outs], adds_up=True)
-    answer = split_by_factors(view, factors)
+    spec = _strides(view, view.shape())
+    answer = split_by_factors(view, [spec.rows], [spec.outs], adds_up=True)
     state = view.inputs[0].state
     if not isinstance(answer, Split) and isinstance(state, Sharded):
         return _strided_blocks(view, spec, state) or answer
@@ -108,24 +85,17 @@ def _begin_and_end(
 
 def strided_slice_gradient(view: OpView) -> Answer:
     """StridedSliceGrad: puts input 4 into zeros of the shape that input 0 holds."""
-    result = view.output_shapes[0]
-    if result is None:
-        return UNKNOWN_SHAPE
+    result = view.result()
     spec = _strides(view, result)
-    if spec is None:
-        return UNKNOWN_AXES
-    factors = Factors([None, None, None, None, spec.outs], [spec.rows], adds_up=True)
-    answer = split_by_factors(view, factors)
-    if not isinstance(answer, Split) and (of_blocks := _gradient_of_blocks(view, spec, result)):
-        return of_blocks
-    if not isinstance(answer, Split) or not isinstance(answer.outputs[0], Sharded):
-        return answer
+    rows = [None, None, None, None, spec.outs]
+    answer = split_by_factors(view, rows, [spec.rows], adds_up=True, shape_inputs={0: 0})
+    if not isinstance(answer, Split):
+        return _gradient_of_blocks(view, spec, result) or answer
     state = answer.outputs[0]
-    shapes = {0: {state.axis: state}}
-    end = spec.ends.get(state.axis)
-    if end is not None:
-        shapes[2] = {end: state}
-    return dataclasses.replace(answer, shape_inputs=shapes)
+    end = spec.ends.get(state.axis) if isinstance(state, Sharded) else None
+    if end is None or not isinstance(state, Sharded):
+        return answer
+    return dataclasses.replace(answer, shape_inputs={**answer.shape_inputs, 2: {end: state}})
 
 
 def _gradient_of_blocks(view: OpView, spec: "_Strides", result: tuple[int, ...]) -> Split | None:
@@ -209,8 +179,8 @@ def slice_entries(node: NodeDef, strides: Sized, rank: int) -> Iterator[SliceEnt
     yield from map(SliceEntry, range(axis, rank))
 
 
-def _strides(view: OpView, shape: tuple[int, ...]) -> _Strides | None:
-    """What it does with each axis; None where that is not known.
+def _strides(view: OpView, shape: tuple[int, ...]) -> _Strides:
+    """What it does with each axis.
 
     An axis that a mask takes whole is taken whole, wherever along another one a loop has come.
 
@@ -218,10 +188,8 @@ def _strides(view: OpView, shape: tuple[int, ...]) -> _Strides | None:
       view: an op whose inputs 1, 2 and 3 are begin, end and strides.
       shape: of what is sliced.
     """
-    begin, end, strides = (each.value for each in view.inputs[1:4])
-    if strides is None:
-        return None
-    rows: list[str | None] = [f"d{a}" for a in range(len(shape))]
+    begin, end, strides = view.inputs[1].value, view.inputs[2].value, view.value(3)
+    rows = axes(len(shape))
     outs: list[str | None] = []
     ends: dict[int, int] = {}
     ranges: dict[int, _Range] = {}
@@ -255,10 +223,8 @@ def _number(numbers: np.ndarray | None, entry: int, instead: int | None) -> int 
 
 def pad(view: OpView) -> Answer:
     """Pad, PadV2, MirrorPad: axes that are not padded are apart; so are batches beside others."""
-    shape, paddings = view.inputs[0].shape, view.inputs[1].value
-    if shape is None or paddings is None:
-        return UNKNOWN_AXES
-    state = view.inputs[0].state
+    state, paddings = view.inputs[0].state, view.value(1)
+    labels = axes(len(view.shape()), {a for a, added in enumerate(paddings) if added.any()})
     if isinstance(state, Sharded) and "Mirror" not in view.node.op:
         added = [int(each) for each in paddings[state.axis]]
         unit = view.batch * state.inner
@@ -266,10 +232,5 @@ def pad(view: OpView) -> Answer:
             blocks = [dataclasses.replace(state, outer=each // unit) for each in added]
             numbers = {2 * state.axis + i: each for i, each in enumerate(blocks) if each.outer}
             more = dataclasses.replace(state, outer=state.outer + sum(b.outer for b in blocks))
-            whole = (WHOLE,) * (len(view.inputs) - 1)
-            return Split((state, *whole), (more,), {1: numbers})
-    labels: Labels = [
-        x if not paddings[axis].any() else None for axis, x in enumerate(axes(len(shape)))
-    ]
-    inputs = [labels if i == 0 else None for i in range(len(view.inputs))]
-    return split_by_factors(view, Factors(inputs, [labels]))
+            return Split((state, *whole_inputs(view)[1:]), (more,), {1: numbers})
+    return split_by_factors(view, [labels], [labels])

@@ -1,6 +1,7 @@
 """One rule for each op type. An op type that is not here stays whole.
 
 table.txt names the function, and what it is to combine by, of the op types in each of its lines.
+All others of rows.txt have their row alone.
 """
 
 import functools
@@ -9,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 from graphs.host.text_table import table_rows
 from rewrite.split.decision import Answer
-from rewrite.split.rules.by_table import LEADING, LETTERS, by_leading, by_letters
 from rewrite.split.rules.op_view import OpView
+from rewrite.split.rules.rows import ROWS, by_row
 
 Rule = Callable[[OpView], Answer]
 
@@ -26,7 +27,6 @@ def _rule(name: str) -> Rule:
 
 
 RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(LETTERS, by_letters),
-    **dict.fromkeys(LEADING, by_leading),
+    **dict.fromkeys((op for op in ROWS if ":" not in op), by_row),
     **{op: _rule(name) for name, *ops in table_rows(__file__) for op in ops},
 }
