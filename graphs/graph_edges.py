@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import heapq
+import itertools
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -11,6 +13,7 @@ from graphs.op_graph import IntArray, LongArray
 from graphs.protos import NodeDef
 
 _MOST_OUTPUTS = 1 << 31
+Indices = IntArray | LongArray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,25 +53,30 @@ def edges_between(names: Sequence[str], inputs: Sequence[Collection[str]]) -> Gr
     return GraphEdges(producer, output - 1, first)
 
 
-def first_come(producer: LongArray, consumer: LongArray, count: int) -> list[int]:
-    """Ops in a topological order: each behind those that could start before it.
-
-    What waits for a cycle is left out.
+def in_order(
+    producer: Indices, consumer: Indices, count: int, lowest_first: bool = False
+) -> list[int]:
+    """Ops in a topological order; what waits for a cycle is left out.
 
     Args:
       producer, consumer: i8[E] of the edges that count.
       count: of ops.
+      lowest_first: of several that could be next the lowest op is, not what could be first.
     """
-    source, user = np.divmod(np.unique(producer * count + consumer), max(count, 1))
+    come = itertools.count()
+    source, user = np.divmod(np.unique(producer.astype(np.int64) * count + consumer), max(count, 1))
     first_user, users = row_starts(source, count).tolist(), user.tolist()
     waiting = np.bincount(user, minlength=count).tolist()
-    ready = [op for op in range(count) if not waiting[op]]
-    for op in ready:
+    ready = [(op if lowest_first else next(come), op) for op in range(count) if not waiting[op]]
+    ordered = []
+    while ready:
+        _, op = heapq.heappop(ready)
+        ordered.append(op)
         for each in users[first_user[op] : first_user[op + 1]]:
             waiting[each] -= 1
             if not waiting[each]:
-                ready.append(each)
-    return ready
+                heapq.heappush(ready, (each if lowest_first else next(come), each))
+    return ordered
 
 
 class _Codes(dict[str, int]):
@@ -90,7 +98,7 @@ class _Codes(dict[str, int]):
         return code
 
 
-def row_starts(owners: IntArray | LongArray, size: int) -> LongArray:
+def row_starts(owners: Indices, size: int) -> LongArray:
     """i8[size+1]: where each owner's items begin among items that are sorted by owner.
 
     Args:

@@ -6,14 +6,11 @@ gets one op of a kind, and what it said of that is said of all.
 """
 
 import dataclasses
-import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-import numpy as np
 
 from graphs import op_types
 from graphs.building.same_shapes import first_of_shapes, without_same
-from graphs.graph_edges import edges_of, row_starts
+from graphs.graph_edges import edges_of, in_order
 from graphs.graph_view import reached
 from graphs.names import data_inputs, op_of
 from graphs.op_graph import LongArray
@@ -100,19 +97,7 @@ def import_order(nodes: Sequence[NodeDef]) -> list[int] | None:
     edges = edges_of(nodes)
     if (edges.producer < 0).any() or any(node.op in op_types.NEXT_ITERATION for node in nodes):
         return None
-    by_producer = np.argsort(edges.producer, kind="stable")
-    users = edges.consumer[by_producer].tolist()
-    first_user = row_starts(edges.producer, len(nodes)).tolist()
-    waiting = np.diff(edges.first).tolist()
-    ready = [number for number, count in enumerate(waiting) if not count]
-    order = []
-    while ready:
-        number = heapq.heappop(ready)
-        order.append(number)
-        for user in users[first_user[number] : first_user[number + 1]]:
-            waiting[user] -= 1
-            if not waiting[user]:
-                heapq.heappush(ready, user)
+    order = in_order(edges.producer, edges.consumer, len(nodes), lowest_first=True)
     return order if len(order) == len(nodes) else None
 
 

@@ -26,7 +26,7 @@ from graphs.building.raw_node import NOT_OF_THE_MODEL, RawNode, no_op
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of, reached_functions
-from graphs.graph_edges import edges_between, first_come
+from graphs.graph_edges import edges_between, in_order
 from graphs.graph_view import GraphView
 from graphs.names import op_of, with_index
 from graphs.protos import GraphDef, Library, NodeDef
@@ -289,7 +289,7 @@ class _Linker:
         kinds = [raw.node.op for raw in raw_nodes.values()]
         goes_round = np.array([kind in op_types.NEXT_ITERATION for kind in kinds], dtype=bool)
         counts = (edges.producer >= 0) & ~goes_round[edges.producer]
-        ordered = first_come(edges.producer[counts], edges.consumer[counts], count)
+        ordered = in_order(edges.producer[counts], edges.consumer[counts], count)
         if len(ordered) < count:
             stuck = min({*range(count)} - {*ordered})
             raise ModelError(

@@ -3,7 +3,7 @@
 import numpy as np
 from tensorflow.core.framework import graph_pb2
 
-from graphs.graph_edges import edges_of, first_come
+from graphs.graph_edges import edges_of, in_order
 
 
 def test_inputs_become_arrays_in_their_order():
@@ -35,6 +35,7 @@ def test_what_no_op_makes_has_no_producer():
 
 def test_ops_come_as_soon_as_all_that_they_wait_for():
     producer, consumer = np.array([3, 3, 0, 1, 1]), np.array([0, 2, 1, 4, 4])
-    assert first_come(producer, consumer, 5) == [3, 0, 2, 1, 4]
+    assert in_order(producer, consumer, 5) == [3, 0, 2, 1, 4]
+    assert in_order(producer, consumer, 5, lowest_first=True) == [3, 0, 1, 2, 4]
     in_circles = np.array([0, 1, 2]), np.array([1, 0, 3])  # 2 and 3 wait for none of them
-    assert first_come(*in_circles, 4) == [2, 3]
+    assert in_order(*in_circles, 4) == [2, 3]

@@ -6,12 +6,11 @@ and that must not do what only the edges may.
 """
 
 import dataclasses
-import heapq
 
 import numpy as np
 
 from graphs.executor_model import ExecutorModel
-from graphs.graph_edges import row_starts
+from graphs.graph_edges import in_order
 from graphs.op_graph import IntArray, OpGraph
 from graphs.problem import Problem
 
@@ -137,18 +136,7 @@ def _topological(size: int, source: IntArray, target: IntArray) -> IntArray:
     Raises:
       ValueError: the edges close a cycle.
     """
-    by_source = np.argsort(source, kind="stable")
-    targets, row = target[by_source].tolist(), row_starts(source, size).tolist()
-    waits = np.bincount(target, minlength=size).tolist()
-    ready = [op for op in range(size) if not waits[op]]
-    sorted_ops = []
-    while ready:
-        op = heapq.heappop(ready)
-        sorted_ops.append(op)
-        for user in targets[row[op] : row[op + 1]]:
-            waits[user] -= 1
-            if not waits[user]:
-                heapq.heappush(ready, user)
+    sorted_ops = in_order(source, target, size, lowest_first=True)
     if len(sorted_ops) < size:
         raise ValueError(
             f"adding order edges: {size - len(sorted_ops)} of {size} ops wait for one another; "
