@@ -19,7 +19,7 @@ setup(
         include=["graphs", "graphs.*", "rewrite", "rewrite.*", "tfplace", "tfplace.*"]
     ),
     package_data={
-        "tfplace": ["py.typed"],
+        "tfplace": ["py.typed", "*.txt"],
         "tfplace.commands": ["*.json"],
         "tfplace.docs": [
             "*.md",

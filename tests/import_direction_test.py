@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 
 # The floors of the house, from the ground up: a room imports only from floors below its own.
 FLOORS = (
-    {"graphs", "tfplace.units_text", "tfplace.version"},
+    {"graphs", "tfplace.units_text", "tfplace.version", "tfplace.budget"},
     {"tfplace.interruption"},
     {"rewrite", "tfplace.grouping", "tfplace.measurement", "tfplace.output_paths"}
     | {"tfplace.simulation"},

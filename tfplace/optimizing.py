@@ -16,6 +16,7 @@ from rewrite.model_builder import BuiltModel, ModelBuilder
 from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint, algorithm_with_policy
 from tfplace.algorithms.table import require_known
+from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.budget import has_finalists, search_beside
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline, not_tried
@@ -51,16 +52,9 @@ from tfplace.report.of_run import FinishedRun
 from tfplace.report.report import Report
 from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_folder
 
-TRACE_SECONDS, LONGER_SHARE = 9.0, 0.1
-"""What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
-ORDER_SHARE = 0.3
-"""Of the budget, that looking for orders may take even where the search has used up all of it."""
-WRITING_SECONDS, PROVING_SPLIT_SECONDS, REPORTING_SECONDS = 22.0, 7.0, 3.0
-"""What real runs leave to writing and proving, that a step may be split besides, and what comparing
-runs leaves to the report."""
-STARTING_SECONDS = 3.0
-"""What the process takes before its clock is read and after its report is printed, and what a step
-that was begun in time takes too long."""
+WRITING_SECONDS, PROVING_SPLIT_SECONDS, REPORTING_SECONDS, STARTING_SECONDS = (
+    PARTS[name].of() for name in ("writing", "proving_split", "reporting", "starting")
+)
 
 
 def seconds_beside(num_ops: int) -> float:
@@ -176,7 +170,7 @@ class _Run:
                 searched = without_idle_devices(prepared.problem, searched)
         left = options.budget_seconds - self.phases.seconds()["search"]
         if isinstance(prepared.order, ModelOrder) and options.max_trials is None:
-            prepared.order.end_after(max(left, ORDER_SHARE * options.budget_seconds))
+            prepared.order.end_after(max(left, PARTS["orders"].of(options.budget_seconds)))
         searched = in_order(prepared, searched)
         left = options.budget_seconds - self.phases.seconds()["search"]
         searched = search_in_order(prepared, options, searched, progress, left)
@@ -324,7 +318,8 @@ def _read(
             builder.begin(model.source, scratch)
         phases.begin("price")
 
-    trace_seconds = TRACE_SECONDS + LONGER_SHARE * max(options.budget_seconds - 60.0, 0.0)
+    longer = max(options.budget_seconds - 60.0, 0.0)
+    trace_seconds = PARTS["timing_ops"].of() + PARTS["timing_ops_longer"].of(longer)
     with progress.working():
         prepared = prepare(
             options.problem,

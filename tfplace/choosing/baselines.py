@@ -12,6 +12,7 @@ from graphs.placement import Infeasible, Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.table import annealing_from, policy_of
+from tfplace.budget import PARTS
 from tfplace.interruption import Interrupted, interruptible
 from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, Stage, search
@@ -21,8 +22,6 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 
 GIVEN, SINGLE = "given", "single"
 NAMES = (GIVEN, SINGLE, "topological", "etf", "local_search")
-LOCAL_SEARCH_SHARE = 0.1
-LOCAL_SEARCH_MAX_SECONDS = 5.0
 LEAST_TRIALS, MOST_SIMULATED_OPS = 1000, 20_000_000
 """Where trials are limited, local search ends after these and not by the clock, so that a seed
 gives the same everywhere: simulating so many ops takes about as long as the most seconds."""
@@ -32,8 +31,6 @@ LEAST_SECONDS = 1e-3
 # Measured on nmt with 8 layers and k80x4 (21,689 ops, 40,000 uses, 5 devices): m-TOPO took 0.06 s,
 # m-ETF 0.27 s. The others begin with a placement that is there.
 SECONDS_PER_USE_AND_DEVICE: Mapping[str, float] = {"topological": 3e-7, "etf": 1.4e-6}
-MOST_SHARE = 0.1
-"""Of what is left of the budget, that a baseline may be expected to take."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +112,7 @@ def _is_too_long(name: str, instance: Instance, left_seconds: float) -> bool:
     """Whether a baseline that computes long before its first trial would not end in time."""
     size = len(instance.problem.graph.use_op) * instance.problem.num_devices
     expected = SECONDS_PER_USE_AND_DEVICE.get(name, 0.0) * size
-    return expected > MOST_SHARE * max(left_seconds, 0.0)
+    return expected > PARTS["slow_baseline"].of(max(left_seconds, 0.0))
 
 
 def _run(
@@ -143,7 +140,7 @@ def _limits(name: str, problem: Problem, seconds: float, max_trials: int | None)
     if name == "local_search" and max_trials is not None:
         trials = max(min(max(max_trials, LEAST_TRIALS), MOST_SIMULATED_OPS // problem.num_ops), 1)
     elif name == "local_search":
-        seconds = min(LOCAL_SEARCH_MAX_SECONDS, seconds * LOCAL_SEARCH_SHARE)
+        seconds = PARTS["local_search"].of(seconds)
     return Limits(max(seconds, LEAST_SECONDS), trials)
 
 

@@ -3,13 +3,10 @@
 import dataclasses
 import math
 
+from tfplace.budget import PARTS
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
-
-FIRST_SEARCH_SHARE = 0.45
-"""Of the budget, where real runs decide: searching and measuring in turn has the rest."""
-
 
 FIRST_ROUND = StepLimits(warmup_steps=1, min_steps=5, max_steps=15, budget_seconds=15.0)
 
@@ -36,7 +33,7 @@ def search_beside(
         is short enough.
     """
     budget = options.budget_seconds
-    beside_rounds = max(budget - 2.0 * seconds, budget / 2.0)
-    if left > -budget / 4.0:
-        beside_rounds = min(beside_rounds, max(left, budget / 8.0))
+    beside_rounds = max(budget - 2.0 * seconds, PARTS["first_search_shortened"].of(budget))
+    if left > -PARTS["long_over"].of(budget):
+        beside_rounds = min(beside_rounds, max(left, PARTS["first_search_squeezed"].of(budget)))
     return dataclasses.replace(options, budget_seconds=beside_rounds)

@@ -12,6 +12,7 @@ from graphs.errors import NothingToSplitError, TfplaceError
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.table import one_shot
+from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Baseline, Candidate, as_reported
 from tfplace.choosing.memory_limit import limited_to
 from tfplace.choosing.ties import moved_tensors
@@ -20,8 +21,6 @@ from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.simulation.simulated import simulated
 
 NAME = "data_parallel"
-TRACE_SECONDS = 8.0
-"""What timing the ops of a step may take that is split for nothing but this comparison."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +88,7 @@ def data_parallel_baseline(
         if seconds <= 0.0:
             return nothing
         searched, num_kinds = prepared, len({*prepared.problem.device_types})
-        limit = min(seconds, TRACE_SECONDS) / num_kinds
+        limit = min(seconds, PARTS["timing_even_split"].most) / num_kinds
         try:
             split = dataclasses.replace(options, num_shards=num_shards, left_whole=())
             is_timed = searched.costs.source != "analytic"

@@ -17,6 +17,7 @@ from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.algorithms.table import policy_of
+from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Candidate, annealed, best_of, is_fixed
 from tfplace.choosing.memory_limit import chosen_devices, limited_to, num_counted
 from tfplace.choosing.ties import extent
@@ -24,9 +25,6 @@ from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.evaluator import SimulatingEvaluator
-
-SHARE = 0.1
-"""Of the budget and of the trials, for all numbers of devices together."""
 
 # Annealing less is not worth the while; laying out its levels takes a few 1e-5 s per op.
 LEAST_TRIALS = 100
@@ -70,8 +68,9 @@ def reserved(problem: Problem, budget_seconds: float, max_trials: int | None) ->
       budget_seconds, max_trials: of the whole search; None for no limit.
     """
     num_counts = max(len(device_counts(problem)) - 1, 1)
-    seconds = min(budget_seconds * SHARE / num_counts, MOST_SECONDS)
-    trials = None if max_trials is None else int(max_trials * SHARE / num_counts)
+    share = PARTS["fewer_devices"].share  # of all numbers together
+    seconds = min(budget_seconds * share / num_counts, MOST_SECONDS)
+    trials = None if max_trials is None else int(max_trials * share / num_counts)
     enough = seconds >= LEAST_SECONDS_PER_OP * problem.num_ops
     return Limits(seconds, trials) if enough and (trials or LEAST_TRIALS) >= LEAST_TRIALS else NONE
 
@@ -187,8 +186,6 @@ def carried_over(limited: Problem, device_of_op: IntArray) -> IntArray:
 
 FOUND_FIRST = "found first on"
 """How the names of these placements begin."""
-HALF_SHARE, QUARTER_SHARE = 0.2, 0.1
-"""Of the budget. On four devices and more only: two have nothing but a single one below them."""
 
 
 def found_on_fewer(
@@ -204,8 +201,9 @@ def found_on_fewer(
     """
     most = len(working_devices(instance.problem))
     found, num_trials = list[Candidate](), 0
-    for part, share in ((4, QUARTER_SHARE), (2, HALF_SHARE)):
-        part_limits = _share(limits, share)
+    # On four devices and more only: two have nothing but a single one below them.
+    for part, name in ((4, "quarter_of_devices"), (2, "half_of_devices")):
+        part_limits = _share(limits, PARTS[name].share)
         if most < 2 * part or not _is_enough(part_limits, instance.problem.num_ops):
             continue
         result = _searched(instance, most // part, [*known, *found], part_limits, seed)

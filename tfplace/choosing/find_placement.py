@@ -12,6 +12,7 @@ from graphs.problem import Problem
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import legal
 from tfplace.algorithms.table import stages_of
+from tfplace.budget import PARTS
 from tfplace.choosing.baselines import (
     GIVEN,
     LEAST_SECONDS,
@@ -21,7 +22,7 @@ from tfplace.choosing.baselines import (
     baseline_candidates,
     best_of,
 )
-from tfplace.choosing.budget import FIRST_SEARCH_SHARE, has_finalists
+from tfplace.choosing.budget import has_finalists
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_candidate
 from tfplace.choosing.device_counts import (
     FOUND_FIRST,
@@ -178,7 +179,7 @@ def find_placement(
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     if not isinstance(prepared, ProblemAlone) and has_finalists(prepared, options):
         # The rounds of real runs search on.
-        left *= FIRST_SEARCH_SHARE
+        left = PARTS["first_search"].of(left)
     trials = None if options.max_trials is None else max(options.max_trials - num_trials, 1)
     reserve = NONE if options.evaluator == "measure" else reserved(problem, left, trials)
     limits = limits_beside(reserve, Limits(left, trials), problem)

@@ -7,6 +7,7 @@ from graphs.errors import MemoryLimitError
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.budget import PARTS
 from tfplace.choosing.choose import Choice, choose
 from tfplace.choosing.find_placement import (
     ProblemAlone,
@@ -20,8 +21,6 @@ from tfplace.preparing.options import OptimizeOptions
 from tfplace.progress import Progress
 from tfplace.simulation.simulated import Simulated, simulated
 
-BOUND_SECONDS = 30.0
-"""The lower bound is waited for so long; 100,000 ops on eight devices take a third of it."""
 REMEDY = "change pinned_device, colocation_group or op_seconds"
 
 
@@ -81,6 +80,6 @@ def solve(
         progress.say("finding the step time that no placement can beat")
         with progress.working():
             bound = interruption.unless_seen_in_time(
-                lambda: lower_bound_seconds(problem), None, BOUND_SECONDS
+                lambda: lower_bound_seconds(problem), None, PARTS["bound_of_problem"].of()
             )
         return Solved(problem, searched, choice, placed, bound, interruption.seen)

@@ -27,6 +27,7 @@ from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
 from rewrite.verify_messages import LOAD, RemoteTasks
 from tfplace.bounds.any_split import RangeBound, any_split_bounds
+from tfplace.budget import PARTS
 from tfplace.interruption import Interruption, InThread, interruptible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import exactly
@@ -43,10 +44,6 @@ _log = logging.getLogger("tfplace")
 
 TRACE_BEGIN_SECONDS, TRACE_SECONDS_PER_OP = 3.0, 1.2e-3
 """What tracing the emitted model takes at least; it is not begun where less is left."""
-SPLIT_SECONDS = 10.0
-"""What comparing runs leaves to the proof of a split step."""
-LEAST_BOUND_SECONDS = 5.0
-"""The lower bound is waited for so long, also where no time is left."""
 NOT_VERIFIED = not_run("interrupted before the comparison was done")
 
 
@@ -120,7 +117,7 @@ def prove(
         structure = proven_structure(
             prepared.source, emitted.directory, emitted.built, emitted.order
         )
-        proving = 0.0 if prepared.split is None else SPLIT_SECONDS
+        proving = 0.0 if prepared.split is None else PARTS["comparing_beside_split"].of()
         left = end - time.monotonic() - proving
         comparison = interruption.unless_seen(
             lambda: _compared_run(prepared, emitted, wanted, budget_seconds, progress, left),
@@ -166,16 +163,15 @@ def _bounds(
     prepared: PreparedModel, begun: InThread[float | None], interruption: Interruption, end: float
 ) -> tuple[float | None, Sequence[RangeBound]]:
     """Of every placement, and for every number of shards; each in the time until `end`."""
-    bound = interruption.unless_seen_by(
-        begun, None, max(end - time.monotonic(), LEAST_BOUND_SECONDS)
-    )
+    least = PARTS["bound"].least
+    bound = interruption.unless_seen_by(begun, None, max(end - time.monotonic(), least))
     steps = prepared.steps_read
     if steps is None or not steps.is_priced:
         return bound, ()
     any_split: Sequence[RangeBound] = interruption.unless_seen_in_time(
         lambda: any_split_bounds(steps.problems, steps.batch),
         (),
-        max(end - time.monotonic(), LEAST_BOUND_SECONDS),
+        max(end - time.monotonic(), least),
     )
     return bound, any_split
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from rewrite.split.prove.written.prove_loads import LOADS
 from rewrite.verify import RunLimits
+from tfplace.budget import PARTS
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.simulated import simulated
 
 STRUCTURE, RUN, AUTO = "structure", "run", "auto"
-BUDGET_SHARE, LEAST_SECONDS, MEMORY_SHARE = 0.25, 20.0, 0.5
-"""By "auto", a run is compared within this share of the budget, but always within the seconds,
-and this share of the free memory."""
+MEMORY_SHARE = 0.5
+"""Of what is free: by "auto", a run that is compared takes no more."""
 _NUM_MODELS = 2
 _START_SECONDS = 2.0
 """Of a process that is forked with TensorFlow in it; one that has to import it takes 3 s more."""
@@ -118,8 +118,9 @@ def decide(
     if wanted == RUN:
         return Decision(RunLimits(memory_bytes=most_bytes))
     others = max(seconds_left, 1.0)  # what is compared beside the run has no promise
-    seconds_left = max(seconds_left, LEAST_SECONDS)  # promised, however long all else took
-    seconds = min(max(LEAST_SECONDS, BUDGET_SHARE * budget_seconds), seconds_left)
+    verifying = PARTS["verifying"]
+    seconds_left = max(seconds_left, verifying.least)  # promised, however long all else took
+    seconds = min(verifying.of(budget_seconds), seconds_left)
     if estimate.seconds > seconds or estimate.bytes > MEMORY_SHARE * free_bytes:
         return Decision(
             None,

@@ -36,15 +36,14 @@ from rewrite.split.prove.written.prove_written import prove_written
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
 from rewrite.split.split_model import SplitModel
 from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.budget import PARTS
 from tfplace.interruption import Interruption, InThread
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.trace import trace_saved_model
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.proving.run_estimate import Decision
 
-OPS_SECONDS = 600.0
-"""What proving single ops may take, whatever is left of the command's time: seconds, mostly.
-What isn't proven may be wrong, and that is worse than late."""
+OPS_SECONDS = PARTS["proving_ops"].of()
 _log = logging.getLogger("tfplace")
 
 

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from graphs import zoo
 from rewrite.split.summary import AN_OUTPUT
-from tfplace.choosing.data_parallel import TRACE_SECONDS, data_parallel_baseline
+from tfplace.budget import PARTS
+from tfplace.choosing.data_parallel import data_parallel_baseline
 from tfplace.choosing.memory_limit import limited_to
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
@@ -145,4 +146,4 @@ def test_a_step_is_split_for_the_comparison_within_the_time_that_is_left(tmp_pat
     timed = dataclasses.replace(prepared, costs=dataclasses.replace(prepared.costs, source="mixed"))
     untimed = data_parallel_baseline(timed, options, 1000.0)
     assert untimed.reason == "not tried: no time was left to time its ops"
-    assert limits == [1.5, TRACE_SECONDS / 2]  # of GPUs and of the CPU
+    assert limits == [1.5, PARTS["timing_even_split"].most / 2]  # of GPUs and of the CPU

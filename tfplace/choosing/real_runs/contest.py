@@ -10,6 +10,7 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement
 from graphs.problem import Problem
+from tfplace.budget import PARTS
 from tfplace.choosing.baselines import SINGLE, Candidate, Plan
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
@@ -26,10 +27,6 @@ from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
-ROUNDS_SHARE = 0.8
-"""Of the time for real runs; the comparison with given and single has the rest."""
-SEARCH_SHARE = 0.04
-"""Of the budget, for one search between rounds."""
 NEAR = 1.1
 """Where one device ran fastest, what ran at most so many times as long may yet be faster."""
 MOST_OTHERS = 2
@@ -82,10 +79,12 @@ def contest(
     began = time.monotonic()
     model = forward_model(prepared)
     runs = RealRuns(prepared, held, options.seed, model, progress)
-    annealing = Annealing(SEARCH_SHARE * options.budget_seconds, options.seed, progress)
+    annealing = Annealing(
+        PARTS["between_rounds"].of(options.budget_seconds), options.seed, progress
+    )
 
     def has_time(plans: Sequence[Plan]) -> bool:
-        most = min(ROUNDS_SHARE * seconds, seconds - runs.than_predicted * reserved)
+        most = min(PARTS["rounds"].of(seconds), seconds - runs.than_predicted * reserved)
         left = began + most - time.monotonic()
         return left >= runs.seconds_of(plans) + annealing.seconds
 

@@ -9,19 +9,14 @@ from contextlib import nullcontext
 import numpy as np
 
 from graphs.op_graph import IntArray
+from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.budget import has_finalists
 from tfplace.choosing.choose import Choice, confirmed
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.outcomes import Decided, Found
 from tfplace.choosing.real_runs.compare import BASELINES, compare, placements_to_compare
-from tfplace.choosing.real_runs.contest import (
-    ROUNDS_SHARE,
-    Contest,
-    contest,
-    forward_model,
-    is_open,
-)
+from tfplace.choosing.real_runs.contest import Contest, contest, forward_model, is_open
 from tfplace.choosing.real_runs.estimate import estimate
 from tfplace.choosing.real_runs.finalists import of_measured_search
 from tfplace.choosing.real_runs.held_runs import BEGIN_SECONDS, SECONDS_PER_OP, child_for
@@ -103,7 +98,7 @@ def _timed(
             decided, tried = _after(decided, won), won.tried[:MOST_TRIED]
     prepared, searched, choice = decided.prepared, decided.searched, decided.choice
     if options.evaluator == "measure":
-        left = (1.0 - ROUNDS_SHARE) * max(end - time.monotonic(), 0.0)
+        left = (1.0 - PARTS["rounds"].share) * max(end - time.monotonic(), 0.0)
         choice, tried = of_measured_search(
             prepared, searched.candidates, choice, options.seed, left
         )

@@ -15,6 +15,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from graphs.placement import Infeasible
+from tfplace.budget import PARTS
 from tfplace.choosing.baselines import SINGLE, Candidate
 from tfplace.choosing.budget import FIRST_ROUND, has_finalists
 from tfplace.choosing.choose import Choice
@@ -37,11 +38,6 @@ from tfplace.preparing.options import AUTO, OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 
-CONTEST_SHARE = 0.45
-"""Of the time for real runs, at most; rounds and the comparison with given and single have the
-rest."""
-CONTEST_SECONDS = 6.0
-"""Of steps, at most, unless three of each take longer; twice as many left rounds no time."""
 CONTEST_ROUND = dataclasses.replace(FIRST_ROUND, min_steps=3)
 """What is much slower is seen by few steps; what is near is compared afterwards."""
 CLOSE = 1.3
@@ -113,7 +109,7 @@ def time_beside_others(
     if held is not None:
         held.process.end_after(seconds)
     with held or child_for(found.prepared, max(seconds, 0.0)) as held:
-        limit = CONTEST_SHARE * max(seconds - split_seconds, 0.0)
+        limit = PARTS["contest"].share * max(seconds - split_seconds, 0.0)
         rivals = _that_can_be_timed(_rivals(found, others), limit, held)
         best = None
         if len(rivals) > 2:  # between one device and another the comparison afterwards decides
@@ -199,7 +195,7 @@ def _fastest(
     limits = dataclasses.replace(
         CONTEST_ROUND,
         seed=options.seed,
-        budget_seconds=min(max(seconds - BEGIN_SECONDS, 1.0), CONTEST_SECONDS),
+        budget_seconds=min(max(seconds - BEGIN_SECONDS, 1.0), PARTS["contest"].most),
         prepare_timeout_seconds=min(
             max(seconds, STEP_TIMEOUT_SECONDS), CONTEST_ROUND.prepare_timeout_seconds
         ),

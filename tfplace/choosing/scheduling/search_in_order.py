@@ -18,6 +18,7 @@ import numpy as np
 
 from graphs.op_graph import IntArray
 from tfplace.algorithms.annealing.config import LARGE_OPS
+from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Candidate, annealed, best_of
 from tfplace.choosing.find_placement import Beside, Searched
 from tfplace.choosing.scheduling.edges import NO_EDGES, EdgedProblem, with_order_edges
@@ -33,15 +34,6 @@ ALGORITHM = "auto"
 ROUNDS = (0.375, 0.625)
 """Shares of the time. The second anneals by rank only if the first, or the order found for what was
 there before, has gained by it."""
-SHARE, UNSPLIT_SHARE = 0.4, 0.1
-"""Of the budget, for all rounds together. An unsplit step gains more by a longer search for its
-placement than by an order."""
-LEAST_SHARE = 0.08
-"""Of the budget, where the search before has used up more than its part."""
-LARGE_SHARE = 0.65
-"""Of more than LARGE_OPS, annealing tries few placements in a minute, and an order gains more: it
-has most of the time. Making the levels takes longer than the least share, so nothing is searched on
-for where less than half of SHARE is left."""
 NAME = "found in order"
 MOST_NEAR = 4
 """So many of the best placements are tried as starts; other algorithms' are known by then."""
@@ -73,7 +65,7 @@ def search_in_order(
       options: algorithm, limits and seed; only "auto" searches on.
       searched: what is known, each placement in its order.
       progress: is told what goes on.
-      left_seconds: of the budget; LEAST_SHARE of it is taken even where less is left.
+      left_seconds: of the budget; `in_order_least` of it is taken even where less is left.
     """
     order = prepared.order
     best = searched.best
@@ -81,11 +73,11 @@ def search_in_order(
         return searched
     assert isinstance(order, ModelOrder)
     is_large = prepared.problem.num_ops > LARGE_OPS and options.max_trials is None
-    if is_large and left_seconds < SHARE / 2.0 * options.budget_seconds:
-        return searched
+    if is_large and left_seconds < PARTS["in_order"].of(options.budget_seconds) / 2.0:
+        return searched  # making the levels would take longer than the least
     found, most = list(searched.candidates), options.max_trials
     longest = options.budget_seconds * _share(prepared)
-    least = LEAST_SHARE * options.budget_seconds
+    least = PARTS["in_order_least"].of(options.budget_seconds)
     # What each round finds gets an order, which takes as long as it took for others.
     seconds = min(max(left_seconds - len(ROUNDS) * order.seconds, least), longest)
     progress.say("searching on with what starts first as part of the plan")
@@ -152,8 +144,9 @@ def rank_and_reads(
 
 def _share(prepared: PreparedModel) -> float:
     if prepared.split is None:
-        return UNSPLIT_SHARE
-    return LARGE_SHARE if prepared.problem.num_ops > LARGE_OPS else SHARE
+        return PARTS["in_order_unsplit"].share
+    is_large = prepared.problem.num_ops > LARGE_OPS
+    return PARTS["in_order_large" if is_large else "in_order"].share
 
 
 def _is_searched(prepared: PreparedModel, options: OptimizeOptions) -> bool:

@@ -16,6 +16,7 @@ from graphs.errors import TfplaceError
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.budget import PARTS
 from tfplace.choosing.baselines import SINGLE, Candidate, best_of
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
@@ -51,24 +52,13 @@ from tfplace.search.search import Limits, Stage
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.simulated import simulated
 
-FIRST_SHARE = 0.06
-"""Of the budget, for the first search of each number of shards."""
-MOST_SHARE, FOR_EACH_DEVICE = 0.5, 0.75
-"""Shares of the budget after which no other number's first search begins, since the best number
-needs the rest; FOR_EACH_DEVICE holds for one shard a device, which is often the best."""
-PROMISING, PROMISED_SECONDS = 4.0, 30.0
-"""If one shard a device promises, by its work alone, a step that is PROMISING times faster than the
-best unsplit one, reading it may take the whole budget and PROMISED_SECONDS more: no other search
-gains as much."""
-CLOSE, SECOND_SHARE = 1.15, 0.25
-"""Within so much of the best, a number gets a second search, with this share of what is left."""
-MOST_CLOSE = 2
-BOTH_WAYS_SHARE = 0.03
-"""If reading a step some of whose ops are left whole took less of the budget, it is read with all
-ops split, too; and so is each further number, until one way is not CLOSE to the other."""
-LOOK_SHARE, MOST_LOOKS = 0.05, 2
-"""If a better unsplit step would rule a number out, the unsplit step is searched for LOOK_SHARE of
-the budget before that number is read; MOST_LOOKS times at most."""
+PROMISING = 4.0
+"""One shard a device is promising if, by its work alone, its step is so many times faster than the
+best unsplit one: then reading it may take more than the whole budget."""
+CLOSE, MOST_CLOSE = 1.15, 2
+"""Within so much of the best, a number gets a second search; so many of them at most."""
+MOST_LOOKS = 2
+"""The unsplit step is searched on so many times to rule a number out before it is read."""
 
 SERVED = "not tried: it serves batches of any size; split, it takes none smaller than its shards"
 
@@ -135,7 +125,7 @@ class ShardSearch:
         close = [each for each in others if each.step_seconds <= best.step_seconds * CLOSE]
         if close:
             for each in (best, *close)[:MOST_CLOSE]:
-                self._longer(each, SECOND_SHARE)
+                self._longer(each, PARTS["close_numbers"].share)
         winner = numbers.winner
         decided(winner.prepared)
         if winner.shards > 1 and (best_unsplit := numbers.unsplit.searched.best) is not None:
@@ -184,10 +174,10 @@ class ShardSearch:
             if shards is None:
                 return
             promises = shards == first and steps[1] >= PROMISING * least.get(shards, math.inf)
-            share = FOR_EACH_DEVICE if shards == first else MOST_SHARE
-            budget = self._options.budget_seconds
-            used = self._budget.elapsed
-            left = budget + PROMISED_SECONDS if promises else share * budget - used
+            left = self._left_to_read("shard_per_device" if shards == first else "other_numbers")
+            if promises:
+                budget = self._options.budget_seconds
+                left = PARTS["promising"].of(budget) + PARTS["promising_beyond"].of()
             hopeless = why_not(shards, steps, passed, least)
             reason = hopeless or self._reading.too_long(shards, left)
             if reason:
@@ -198,7 +188,7 @@ class ShardSearch:
                     first = smaller_count(first, least)
             elif num_looks < MOST_LOOKS and self._is_uncertain(shards, steps, passed, least):
                 num_looks += 1
-                self._look(LOOK_SHARE * self._options.budget_seconds)
+                self._look(PARTS["looking_again"].of(self._options.budget_seconds))
             else:
                 self._try(shards, left if promises else self._budget.left)
 
@@ -228,8 +218,11 @@ class ShardSearch:
             least = least_steps(self._whole, axes, counts, self._left_whole)
             return {**least, 1: lower_bound_seconds(self._whole.problem)} if least else {}
 
-        left = FOR_EACH_DEVICE * self._options.budget_seconds - self._budget.elapsed
-        return self._meanwhile(work, left) or {}
+        return self._meanwhile(work, self._left_to_read("shard_per_device")) or {}
+
+    def _left_to_read(self, part: str) -> float:
+        """Seconds until no number that has this part of the budget is read any more."""
+        return PARTS[part].of(self._options.budget_seconds) - self._budget.elapsed
 
     def _try_in_turn(self) -> None:
         """Where nothing fits: shards one after another in order, the fewest that fit.
@@ -262,7 +255,7 @@ class ShardSearch:
         self._read(shards, seconds)
         if self._may_stay_whole and shards in self._numbers.found and not self._is_way_known:
             limits = self._options
-            is_quick = self._reading.seconds <= BOTH_WAYS_SHARE * limits.budget_seconds
+            is_quick = self._reading.seconds <= PARTS["both_ways"].of(limits.budget_seconds)
             # With a limit of trials the clock decides nothing.
             self._is_way_known = not is_quick or limits.max_trials is not None
             if not self._is_way_known:
@@ -360,11 +353,11 @@ class ShardSearch:
             projected = for_all_shards(prepared.problem, self._whole.problem, found.device_of_op)
             outcome = simulated(prepared.problem, projected).outcome
             known.append(Candidate("the unsplit placement, for all shards", projected, outcome))
-        limits, most = self._options, self._options.max_trials
+        share, most = PARTS["number_of_shards"].share, self._options.max_trials
         options = dataclasses.replace(
-            limits,
-            budget_seconds=FIRST_SHARE * limits.budget_seconds,
-            max_trials=None if most is None else max(int(FIRST_SHARE * most), 1),
+            self._options,
+            budget_seconds=share * self._options.budget_seconds,
+            max_trials=None if most is None else max(int(share * most), 1),
         )
         stages = self._begin_long if shards == 1 and self._is_annealed_long() else None
         found_now = find_placement(

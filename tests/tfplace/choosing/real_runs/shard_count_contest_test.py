@@ -9,6 +9,7 @@ import pytest
 from graphs.placement import Infeasible, Measurement
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice
+from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.outcomes import Found
 from tfplace.choosing.real_runs import shard_count_contest as beside_others
 from tfplace.choosing.real_runs.shard_count_contest import time_beside_others
@@ -40,8 +41,7 @@ def found(shards, seconds=1.0, evenly=1.2, num_ops=2):
     candidates = [single, best]
     if shards > 1:
         candidates.insert(1, candidate("data_parallel", evenly, 1, 0))
-    searched = SimpleNamespace(baselines=[single], candidates=candidates, fewer=[], unsplit=None)
-    return Found(prepared, searched)
+    return Found(prepared, Searched([single], candidates, result=None))
 
 
 @pytest.fixture
