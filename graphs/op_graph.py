@@ -5,6 +5,7 @@ Dimension letters, here and everywhere: N ops, T tensors, U uses, D devices.
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,3 +77,11 @@ class OpGraph:
             self.use_op,
             self.tensor_bytes[self.use_tensor],
         )
+
+    def by_type(self, *of_op: FloatArray | LongArray) -> list[tuple[Any, ...]]:
+        """(op type, its number of ops, the sum over them of each array [N]), by name."""
+        types, kind, counts = np.unique(
+            np.asarray(self.op_types, dtype=str), return_inverse=True, return_counts=True
+        )
+        sums = [np.bincount(kind, each, len(types)).tolist() for each in of_op]
+        return list(zip(types.tolist(), counts.tolist(), *sums, strict=True))

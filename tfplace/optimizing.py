@@ -145,7 +145,7 @@ class _Run:
         def timed_later(prepared: PreparedModel, candidate: Candidate) -> None:
             if held is not None:
                 graph = functools.partial(prepared.placed_run_graph, candidate.device_of_op)
-                tag, run = run_tag(prepared, candidate), prepared.training_run()
+                tag, run = run_tag(prepared.source, candidate), prepared.training_run()
                 held.begin(tag, graph, run, options.seed)
 
         options, progress = self.options, self.progress
@@ -181,7 +181,7 @@ class _Run:
     ) -> tuple[Decided, BuiltModel | None]:
         """What is written after real runs, where there are any, and its graph as a SavedModel."""
         self.phases.begin("write")
-        built = self._built(found.prepared)
+        built = self._built(found.prepared.source)
         self.phases.begin("measure")
         decided = time_beside_others(
             found,
@@ -194,7 +194,7 @@ class _Run:
         )
         self.phases.begin("write")
         if decided.prepared.source is not found.prepared.source:
-            built = self._built(decided.prepared)
+            built = self._built(decided.prepared.source)
         return decided, built
 
     def write(
@@ -245,9 +245,9 @@ class _Run:
             max(self._left(REPORTING_SECONDS), 0.0),
         )
 
-    def _built(self, prepared: PreparedModel) -> BuiltModel | None:
+    def _built(self, source: SourceModel) -> BuiltModel | None:
         """What a graph was made, before its placement is written; waits as long as it takes."""
-        self.builder.begin(prepared.source, self.scratch)
+        self.builder.begin(source, self.scratch)
         if self.builder.is_building:
             self.progress.say("making a SavedModel of the graph, its variables with values")
         with self.progress.working():
@@ -261,7 +261,7 @@ class _Run:
             return math.inf
         alone = float(np.nanmin(prepared.problem.op_seconds.sum(axis=0)))
         num_new = None if held is None else 1  # one device is prepared ahead
-        comparing = comparison_seconds(prepared, [alone, 0.75 * alone], num_new)
+        comparing = comparison_seconds(prepared.problem.num_ops, [alone, 0.75 * alone], num_new)
         may_be_split = self.options.problem.num_shards == AUTO and not prepared.serves_any_batch
         proving = WRITING_SECONDS + PROVING_SPLIT_SECONDS * may_be_split
         return self._left(proving + comparing)

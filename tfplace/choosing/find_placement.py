@@ -173,7 +173,7 @@ def find_placement(
         first, num_trials = _found_first(prepared, options, known, left)
         known = [*known, *first]
     if stages is None:
-        run = _stages(prepared, options, trained, folder, known)
+        run = _stages(prepared.instance, options, trained, folder, known)
     else:
         run = stages(baselines)
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
@@ -209,14 +209,14 @@ def without_idle_devices(problem: Problem, searched: Searched) -> Searched:
 
 
 def _stages(
-    prepared: PreparedModel | ProblemAlone,
+    instance: Instance,
     options: OptimizeOptions,
     trained: Checkpoint | None,
     folder: SearchFolder | None,
     known: Sequence[Candidate],
 ) -> Sequence[Stage]:
     """Of the algorithm's search, from the best that is known or was kept; none on one device."""
-    if prepared.problem.num_devices == 1:
+    if instance.problem.num_devices == 1:
         return []
     best = best_of(known)
     start = None if best is None else best.device_of_op
@@ -224,7 +224,7 @@ def _stages(
         start = folder.start(start)
     return stages_of(
         options.algorithm,
-        prepared.instance,
+        instance,
         options.seed,
         start,
         trained,

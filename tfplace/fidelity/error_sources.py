@@ -140,23 +140,11 @@ def errors_by_op_type(
       problem: what was placed.
       steps: (placement i4[N], its step taken apart) each.
     """
-    types, type_of_op, counts = np.unique(
-        np.asarray(problem.graph.op_types), return_inverse=True, return_counts=True
-    )
     predicted, traced = np.zeros(problem.num_ops), np.zeros(problem.num_ops)
     for device_of_op, step in steps:
         predicted += _op_seconds_at(problem, device_of_op)
         traced += step.op_seconds
-    rows = [
-        OpTypeError(str(name), int(count), float(first), float(second))
-        for name, count, first, second in zip(
-            types,
-            counts,
-            np.bincount(type_of_op, predicted, len(types)),
-            np.bincount(type_of_op, traced, len(types)),
-            strict=True,
-        )
-    ]
+    rows = [OpTypeError(*row) for row in problem.graph.by_type(predicted, traced)]
     return sorted(rows, key=lambda row: -abs(row.predicted_seconds - row.traced_seconds))
 
 

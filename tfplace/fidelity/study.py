@@ -10,6 +10,7 @@ from scipy.stats import rankdata
 from graphs.errors import ClusterError
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
+from tfplace.choosing.real_runs.held_runs import num_fitting
 from tfplace.choosing.scheduling.model_order import simulated_in_order
 from tfplace.fidelity.error_sources import OpTypeError, TracedStep, errors_by_op_type, traced_step
 from tfplace.fidelity.placements import PlacementToJudge, placements_to_judge
@@ -99,12 +100,6 @@ def spearman(first: FloatArray, second: FloatArray) -> float | None:
     ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (first, second)]
     scale = float(np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum()))
     return float((ranks[0] * ranks[1]).sum()) / scale if scale > 0 else None
-
-
-MAX_BATCH = 16
-"""Placements that are stepped in turn: the machine's speed may change from batch to batch."""
-COPIES_OF_VARIABLES = 2
-"""A prepared placement holds its variables, and a step their gradients."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -371,7 +366,7 @@ def measured_steps(
       tell: takes a sentence about what is being measured.
     """
     results: list[Timings | Infeasible] = []
-    size = _batch_size(prepared)
+    size = num_fitting(prepared.problem)
     for start in range(0, len(placements), size):
         batch = placements[start : start + size]
         tell(f"timing placements {start + 1} to {start + len(batch)} of {len(placements)}")
@@ -379,14 +374,6 @@ def measured_steps(
         timed = measure_variants(variants, prepared.training_run(), prepared.cluster, limits)
         results += [timed[name] for name in variants]
     return results
-
-
-def _batch_size(prepared: PreparedModel) -> int:
-    """Placements whose variables fit into the fullest device's memory together."""
-    persistent = int(prepared.problem.graph.op_persistent_bytes.sum())
-    usable = float(np.min(prepared.problem.usable_bytes()))
-    fitting = int(usable // max(COPIES_OF_VARIABLES * persistent, 1))
-    return max(1, min(MAX_BATCH, fitting))
 
 
 def rounds(num_rounds: int, seed: int) -> StepLimits:

@@ -35,6 +35,7 @@ from tfplace.measurement.trace import devices_used as devices_in
 from tfplace.measurement.trace import trace_saved_model
 from tfplace.measurement.workers import start_workers
 from tfplace.preparing.prepare import PreparedModel
+from tfplace.preparing.steps_read import StepsRead
 from tfplace.progress import Progress
 from tfplace.proving.run_estimate import Decision, RunEstimate, decide, estimate_run
 from tfplace.proving.split_proof import BegunProof, Written, proven_split, require_unsplit_fails
@@ -129,14 +130,16 @@ def prove(
             progress.say("proving that the split step computes what the unsplit one does")
             left = end - time.monotonic()
             _, run = _decision(prepared, emitted, wanted, budget_seconds, left)
-            written = _written(prepared, emitted, comparison)
+            is_loaded = any(f"({LOAD}" in name for name in comparison.compared)
+            tags = _emitted_tags(prepared.source)
+            written = Written(emitted.directory, tags, is_loaded)
             split = proven_split(
                 prepared.split, written, prepared.feeds, run, left, interruption, begun.ops
             )
         comparison = dataclasses.replace(
             comparison, structure=True, structure_compared=structure.compared, split=split
         )
-        bound, any_split = _bounds(prepared, begun.bound, interruption, end)
+        bound, any_split = _bounds(prepared.steps_read, begun.bound, interruption, end)
         nothing: tuple[Mapping[str, Any], str] = {}, ""
         used, failure = nothing
         tracing = TRACE_BEGIN_SECONDS + TRACE_SECONDS_PER_OP * prepared.problem.num_ops
@@ -152,20 +155,12 @@ def prove(
         return Proof(comparison, bound, used, interruption.seen, any_split)
 
 
-def _written(prepared: PreparedModel, emitted: Emitted, comparison: Verified) -> Written:
-    """What the proof of a split step has to know of the files."""
-    tags = _emitted_tags(prepared.source)
-    is_loaded = any(f"({LOAD}" in name for name in comparison.compared)
-    return Written(emitted.directory, tags, is_loaded)
-
-
 def _bounds(
-    prepared: PreparedModel, begun: InThread[float | None], interruption: Interruption, end: float
+    steps: StepsRead | None, begun: InThread[float | None], interruption: Interruption, end: float
 ) -> tuple[float | None, Sequence[RangeBound]]:
     """Of every placement, and for every number of shards; each in the time until `end`."""
     least = PARTS["bound"].least
     bound = interruption.unless_seen_by(begun, None, max(end - time.monotonic(), least))
-    steps = prepared.steps_read
     if steps is None or not steps.is_priced:
         return bound, ()
     any_split: Sequence[RangeBound] = interruption.unless_seen_in_time(

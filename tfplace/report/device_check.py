@@ -17,6 +17,7 @@ from graphs.protos import NodeDef
 from rewrite.annotate_devices import bodies
 from rewrite.pass_base import op_path
 from tfplace.grouping.copies import shard_of_op
+from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.report.split_facts import split_facts, split_sentences
 from tfplace.report.text import print_facts
@@ -155,7 +156,7 @@ def check_devices(prepared: PreparedModel, given: Simulated) -> DeviceCheck:
     )
 
 
-def _asked(prepared: PreparedModel) -> Iterator[_Asked]:
+def _asked(prepared: LoadedModel) -> Iterator[_Asked]:
     """The ops of the opened run, then those of the model that are not in it."""
     seen = set()
     nodes = prepared.flat.graph_def.node

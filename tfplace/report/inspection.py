@@ -11,6 +11,7 @@ from rich.console import Console
 
 from graphs.counted import counted
 from graphs.errors import NothingToSplitError
+from graphs.problem import Problem
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.report.split_facts import split_facts_with_work, split_sentences
@@ -135,7 +136,7 @@ def inspect(prepared: PreparedModel) -> Inspection:
         variable_bytes=int(persistent[~is_constant].sum()),
         constant_bytes=int(persistent[is_constant].sum()),
         flops=prepared.costs.flops,
-        op_types=_op_types(prepared),
+        op_types=_op_types(prepared.problem),
         units=prepared.costs.units(prepared.flat),
         opened=prepared.flat.opened,
         unknown_shapes=len(prepared.properties.unknown),
@@ -146,22 +147,15 @@ def inspect(prepared: PreparedModel) -> Inspection:
     )
 
 
-def _op_types(prepared: PreparedModel) -> list[OpTypeRow]:
-    graph = prepared.problem.graph
-    fastest = prepared.problem.op_seconds.min(axis=1)
+def _op_types(problem: Problem) -> list[OpTypeRow]:
+    graph = problem.graph
+    fastest = problem.op_seconds.min(axis=1)
     out_bytes = np.bincount(
         graph.tensor_producer, weights=graph.tensor_bytes, minlength=graph.num_ops
     )
-    types, type_of_op = np.unique(np.asarray(graph.op_types), return_inverse=True)
     rows = [
-        OpTypeRow(str(op_type), int(num_ops), float(seconds), int(num_bytes))
-        for op_type, num_ops, seconds, num_bytes in zip(
-            types,
-            np.bincount(type_of_op),
-            np.bincount(type_of_op, fastest),
-            np.bincount(type_of_op, out_bytes),
-            strict=True,
-        )
+        OpTypeRow(op_type, num_ops, seconds, int(num_bytes))
+        for op_type, num_ops, seconds, num_bytes in graph.by_type(fastest, out_bytes)
     ]
     return sorted(rows, key=lambda row: (-row.seconds, row.op_type))
 

@@ -25,6 +25,7 @@ from tfplace.measurement.held_runs import HeldRuns
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
+from tfplace.search.instance import Instance
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 NEAR = 1.1
@@ -93,7 +94,7 @@ def contest(
         found = Plan("to be found", np.empty(0, dtype=np.int32))
         return annealing(problem, starts, number) if has_time([*planned, found]) else None
 
-    planned, known = named_plans(searched, choice), known_plans(prepared, searched)
+    planned, known = named_plans(searched, choice), known_plans(prepared.instance, searched)
     if not has_time(planned):
         return None
     num_named = len(planned)
@@ -225,11 +226,11 @@ def plans_on_other_links(
             yield Plan(f"best if links were {words}", found)
 
 
-def known_plans(prepared: PreparedModel, searched: Searched) -> list[Plan]:
+def known_plans(instance: Instance, searched: Searched) -> list[Plan]:
     """Placements that are predicted to run: of baselines, searches, and one-shot algorithms."""
     plans = list[Plan](c for c in searched.everything if math.isfinite(c.step_seconds))
-    evaluator = SimulatingEvaluator(prepared.problem)
-    for (name, _), placements in prepared.instance.one_shots.items():
+    evaluator = SimulatingEvaluator(instance.problem)
+    for (name, _), placements in instance.one_shots.items():
         outcomes = evaluator.evaluate(placements)
         seconds = [o.step_seconds if isinstance(o, Measurement) else math.inf for o in outcomes]
         if seconds and math.isfinite(min(seconds)):

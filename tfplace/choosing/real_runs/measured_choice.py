@@ -191,22 +191,23 @@ def _comparison_seconds(decided: Decided, unsplit: Found | None) -> float:
         if each.name in BASELINES and math.isfinite(each.step_seconds)
     }
     num_new = len(compared) if unsplit is not None else max(len(compared) - 1, 0)
-    return comparison_seconds(whole.prepared, [*compared.values(), own.step_seconds], num_new)
+    num_ops = whole.prepared.problem.num_ops
+    return comparison_seconds(num_ops, [*compared.values(), own.step_seconds], num_new)
 
 
 def comparison_seconds(
-    prepared: PreparedModel, step_seconds: Sequence[float], num_new: int | None = None
+    num_ops: int, step_seconds: Sequence[float], num_new: int | None = None
 ) -> float:
     """What a comparison of placements takes, roughly.
 
     Args:
-      prepared: the problem.
+      num_ops: of the step.
       step_seconds: of each, as predicted.
       num_new: how many of them are still to be prepared, in a child that runs; None: all, in one
         that has yet to be started.
     """
     begin, new = (BEGIN_SECONDS, len(step_seconds)) if num_new is None else (0.0, num_new)
-    preparing = new * SECONDS_PER_OP * prepared.problem.num_ops
+    preparing = new * SECONDS_PER_OP * num_ops
     return begin + sum(step_seconds) * COMPARED_STEPS + preparing
 
 

@@ -15,6 +15,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from graphs.placement import Infeasible
+from graphs.source_model import SourceModel
 from tfplace.budget import PARTS
 from tfplace.choosing.baselines import SINGLE, Candidate
 from tfplace.choosing.budget import FIRST_ROUND, has_finalists
@@ -122,9 +123,9 @@ def time_beside_others(
         return time_choice(found, options, progress, left(found), held, choice, whole)
 
 
-def run_tag(prepared: PreparedModel, candidate: Candidate) -> Hashable:
+def run_tag(source: SourceModel, candidate: Candidate) -> Hashable:
     """Tells the run of a placement apart from those of others, and of other steps."""
-    return id(prepared.source), candidate.device_of_op.tobytes()
+    return id(source), candidate.device_of_op.tobytes()
 
 
 def _that_can_be_timed(rivals: Sequence[_Rival], seconds: float, held: HeldRuns) -> list[_Rival]:
@@ -138,7 +139,7 @@ def _that_can_be_timed(rivals: Sequence[_Rival], seconds: float, held: HeldRuns)
     for rival in [*first, *others]:
         if id(rival) in chosen:
             continue
-        is_begun = run_tag(rival.found.prepared, rival.candidate) in held.begun
+        is_begun = run_tag(rival.found.prepared.source, rival.candidate) in held.begun
         left -= _seconds_to_time(rival, is_begun)
         if left < 0.0:
             break

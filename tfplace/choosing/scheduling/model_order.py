@@ -22,6 +22,7 @@ from tfplace.choosing.scheduling.anchors import Anchors, Bools, anchors_of
 from tfplace.choosing.scheduling.edges import OrderEdges
 from tfplace.choosing.scheduling.list_schedules import Ordered, ordered
 from tfplace.measurement.workers import EXECUTOR_THREADS
+from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.simulated import Simulated, simulated
@@ -152,7 +153,7 @@ def order_facts(prepared: PreparedModel, device_of_op: IntArray) -> Mapping[str,
     }
 
 
-def bodies_of(prepared: PreparedModel) -> IntArray:
+def bodies_of(prepared: LoadedModel) -> IntArray:
     """i4[N]: ops with one number stand in one body, which one chain of calls leads to; else -1.
 
     Left out are ops that may not run, since what waits for them wouldn't run either; units of
@@ -198,7 +199,7 @@ def _of_other_runs(source: SourceModel) -> set[str]:
     return {*view.ancestors(others)}
 
 
-def may_be_waited_for(prepared: PreparedModel) -> Bools:
+def may_be_waited_for(prepared: LoadedModel) -> Bools:
     """bool[N]: ops that an order may let others wait for.
 
     Who runs a part of a step that lies in the main graph, the loss alone, must not write variables
@@ -218,7 +219,7 @@ def may_be_waited_for(prepared: PreparedModel) -> Bools:
     return result
 
 
-def origin_edges(prepared: PreparedModel, edges: OrderEdges) -> list[OrderEdge]:
+def origin_edges(prepared: LoadedModel, edges: OrderEdges) -> list[OrderEdge]:
     """The edges as the model's graph and functions name their ops."""
     node_of_op: dict[int, Origin] = dict(
         zip(prepared.built.op_of_node.tolist(), prepared.flat.origins, strict=True)
@@ -227,7 +228,7 @@ def origin_edges(prepared: PreparedModel, edges: OrderEdges) -> list[OrderEdge]:
     return [(node_of_op[before], node_of_op[after]) for before, after in pairs]
 
 
-def writable(prepared: PreparedModel, edges: OrderEdges) -> OrderEdges:
+def writable(prepared: LoadedModel, edges: OrderEdges) -> OrderEdges:
     """The edges without those that close a cycle where calls are not opened."""
     if not any(origin.function for origin in prepared.flat.origins):
         return edges

@@ -15,7 +15,7 @@ from graphs.op_graph import IntArray
 from graphs.placement import Outcome
 from tfplace.algorithms.table import policy_of
 from tfplace.interruption import InThread, interruptible
-from tfplace.preparing.prepare import PreparedModel
+from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import PacedPolicy, Proposal
 from tfplace.search.trial_log import SearchResult
@@ -41,18 +41,18 @@ class LongSearch:
     """One annealing in pieces: first_stage, then any number of the others, last_stages."""
 
     def __init__(
-        self, prepared: PreparedModel, seed: int, start: IntArray | None, left: Callable[[], Limits]
+        self, instance: Instance, seed: int, start: IntArray | None, left: Callable[[], Limits]
     ) -> None:
         """Has not begun.
 
         Args:
-          prepared: the unsplit step.
+          instance: the unsplit step.
           seed: of the annealing.
           start: i4[N] the best that is known without a search, or None.
           left: what the annealing would have to its end, from the moment of the call on.
         """
-        made: Annealing = policy_of(NAME, prepared.instance, seed, start)  # type: ignore[assignment]
-        self._policy, self._problem, self._left = made, prepared.problem, left
+        made: Annealing = policy_of(NAME, instance, seed, start)  # type: ignore[assignment]
+        self._policy, self._problem, self._left = made, instance.problem, left
 
     def first_stage(self) -> Stage:
         """Its beginning, as a stage of a short search."""

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from graphs.errors import MemoryLimitError
+from graphs.problem import Problem
 from tfplace.choosing.baselines import GIVEN, Candidate
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.memory_limit import counts_in_turn, lacking_bytes, nearest, why_nothing_fits
@@ -27,7 +28,7 @@ def in_order(prepared: PreparedModel, searched: Searched) -> Searched:
         return searched
 
     everything = searched.everything
-    is_worth_it = _worth_it(prepared, [each for each in everything if each.name != GIVEN])
+    is_worth_it = _worth_it(prepared.problem, [each for each in everything if each.name != GIVEN])
     for candidate in sorted(everything, key=lambda each: each.step_seconds):
         if candidate.name != GIVEN and is_worth_it(candidate):
             order.ordered(prepared, candidate.device_of_op)  # the best first, while there is time
@@ -47,13 +48,11 @@ def in_order(prepared: PreparedModel, searched: Searched) -> Searched:
     )
 
 
-def _worth_it(
-    prepared: PreparedModel, candidates: Sequence[Candidate]
-) -> Callable[[Candidate], bool]:
+def _worth_it(problem: Problem, candidates: Sequence[Candidate]) -> Callable[[Candidate], bool]:
     """Whether a placement is near enough to the best, or to fitting, to look for its order."""
 
     def lacking(candidate: Candidate) -> float:
-        return lacking_bytes(candidate, prepared.problem)
+        return lacking_bytes(candidate, problem)
 
     steps = sorted({each.step_seconds for each in candidates})
     limit = min(steps[0] * WITHIN, steps[:MOST][-1])

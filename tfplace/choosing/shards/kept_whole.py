@@ -115,7 +115,7 @@ class _Choice:
         self._may = np.array([n in answers and may_be_left_whole(answers[n]) for n in names], bool)
         self._whole_seconds = fastest_seconds(problem, problem.allowed())
         devices = working_devices(problem)
-        copies = copies_of(prepared, decisions)
+        copies = copies_of(problem, prepared.cluster.devices, decisions)
         first = devices[0]
         copy = self._whole_seconds / num_devices
         copy += copies.fixed[:, first] * (num_devices - 1) / num_devices

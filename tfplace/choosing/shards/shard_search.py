@@ -309,7 +309,7 @@ class ShardSearch:
         """The unsplit step's long search, which begins with what needs no search."""
         best = best_of(baselines)
         start = None if best is None else best.device_of_op
-        self._long = LongSearch(self._whole, self._options.seed, start, self._left_of_long)
+        self._long = LongSearch(self._whole.instance, self._options.seed, start, self._left_of_long)
         return [self._long.first_stage()]
 
     def _meanwhile(self, work: Callable[[], Result], seconds: float) -> Result | None:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from graphs.cluster import Device
 from graphs.errors import TfplaceError
 from graphs.op_graph import FloatArray, OpGraph
 from graphs.pricing.costs import kernel_seconds
@@ -63,7 +64,7 @@ def least_steps(
     except TfplaceError:  # reading it says why
         return {}
     problem = prepared.problem
-    copies, own = copies_of(prepared, decisions), problem.op_seconds
+    copies, own = copies_of(problem, prepared.cluster.devices, decisions), problem.op_seconds
     found = {}
     for count in counts:
         together = np.maximum(own + (count - 1) * copies.fixed, count * copies.least)
@@ -71,15 +72,15 @@ def least_steps(
     return found
 
 
-def copies_of(prepared: PreparedModel, decisions: Decisions) -> Copies:
+def copies_of(problem: Problem, devices: Sequence[Device], decisions: Decisions) -> Copies:
     """What each op's copies take of what it takes itself; its price is computed, not timed."""
-    graph, own = prepared.problem.graph, prepared.problem.op_seconds
+    graph, own = problem.graph, problem.op_seconds
     answers = decisions.answer_of_op
     is_split = np.array([isinstance(answers.get(name), Split) for name in graph.op_names], bool)
     num_bytes = _bytes_in_full(graph, decisions)
     nothing = np.zeros(len(num_bytes))
     fixed, least = np.zeros_like(own), np.zeros_like(own)
-    for d, device in enumerate(prepared.cluster.devices):
+    for d, device in enumerate(devices):
         launches = np.ones(len(num_bytes), bool)
         fixed[:, d] = kernel_seconds(nothing, num_bytes, ~launches, device)
         least[:, d] = kernel_seconds(nothing, nothing, launches, device)

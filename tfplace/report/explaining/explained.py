@@ -33,11 +33,8 @@ def heaviest_types(
     problem: Problem, schedule: Schedule, count: int
 ) -> list[tuple[str, int, float]]:
     """(op type, number of ops, seconds that they run where they lie), the most seconds first."""
-    types, type_of_op, num_ops = np.unique(
-        np.asarray(problem.graph.op_types, dtype=str), return_inverse=True, return_counts=True
-    )
-    seconds = np.bincount(type_of_op, schedule.op_end - schedule.op_start, len(types))
-    return [(str(types[k]), int(num_ops[k]), float(seconds[k])) for k in _largest(seconds, count)]
+    rows = problem.graph.by_type(schedule.op_end - schedule.op_start)
+    return [rows[k] for k in _largest(np.array([seconds for *_, seconds in rows]), count)]
 
 
 def largest_transfers(schedule: Schedule, count: int) -> list[int]:

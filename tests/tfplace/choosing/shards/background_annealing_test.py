@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import types
 
 import numpy as np
 import pytest
@@ -23,8 +22,7 @@ def problem():
 
 def _begun(problem, left):
     instance = Instance(problem, np.ones(problem.num_ops, dtype=np.int32))
-    prepared = types.SimpleNamespace(instance=instance, problem=problem)
-    return LongSearch(prepared, 1, None, lambda: left)
+    return LongSearch(instance, 1, None, lambda: left)
 
 
 @pytest.fixture
