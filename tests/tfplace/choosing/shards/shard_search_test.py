@@ -37,6 +37,7 @@ class _Prepared:
     left_whole: int = 0
     reading_seconds: float = 0.0
     costs = types.SimpleNamespace(source="analytic")
+    instance = None
 
     @property
     def split(self):
@@ -70,7 +71,7 @@ class _World:
             "ops_left_whole": lambda whole, axes: self.left_whole,
             "lower_bound_seconds": lambda problem: self.bound,
             "best_of": lambda known: known[0],
-            "LongSearch": lambda whole, seed, start, left: _Long(self, left),
+            "LongSearch": lambda instance, seed, start, left: _Long(self, left),
             "at_most": lambda prepared, most: prepared,
             "as_data_parallel": lambda problem, found: f"of {found.device_of_op}",
             "for_all_shards": lambda *each: None,
