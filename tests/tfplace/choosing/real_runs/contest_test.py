@@ -23,6 +23,7 @@ from tfplace.choosing.real_runs.held_runs import SECONDS_PER_OP
 from tfplace.choosing.run_results import Comparison
 from tfplace.measurement.timing import Timing
 from tfplace.progress import Progress
+from tfplace.search.instance import Instance
 from tfplace.simulation.evaluator import SimulatingEvaluator
 from tfplace.simulation.simulator import Simulator
 
@@ -114,7 +115,7 @@ def _prepared() -> Any:
     cluster = SimpleNamespace(
         name="workers:2", taught={}, transfer_work=None, dispatch_seconds=lambda *others: 0.0
     )
-    return _Prepared(SimpleNamespace(fetches=[]), SimpleNamespace(one_shots={}), cluster)
+    return _Prepared(SimpleNamespace(fetches=[]), Instance(MODEL.problem, POOL[0]), cluster)
 
 
 def test_without_time_for_rivals_the_best_prediction_is_compared(decide: Any) -> None:
