@@ -5,11 +5,12 @@ import io
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Unpack
+from typing import Unpack
 
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
 from graphs.host.scratch import scratch_directory
+from graphs.protos import Json
 from tfplace.api.flags import ModelFlags, OptimizeFlags, SimulateFlags, flag_values
 from tfplace.commands.command_table import run_command
 from tfplace.commands.from_flags import optimize_options, problem_options
@@ -96,7 +97,7 @@ def cluster(name: str) -> Cluster:
     return find_cluster(name)
 
 
-def run(command: str, *arguments: Path, **flags: Any) -> Any:
+def run(command: str, *arguments: Path, **flags: object) -> Json:
     """Any other command in this process; what it prints with `--format=json`.
 
     >>> sorted(run("devices", cluster="k80x2"))

@@ -4,12 +4,12 @@ import collections
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from graphs.errors import UsageError
+from graphs.protos import Structure
 
 _FORM = "a sequence with the arguments of one call, such as (x, y), or a mapping {name: value}"
 
@@ -23,11 +23,11 @@ class Call:
       keywords: {name: value} of those that can only be given by name.
     """
 
-    positional: tuple[Any, ...] = ()
-    keywords: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    positional: tuple[Structure, ...] = ()
+    keywords: Mapping[str, Structure] = dataclasses.field(default_factory=dict)
 
     @property
-    def structure(self) -> tuple[Any, ...]:
+    def structure(self) -> tuple[Structure, ...]:
         """Both, for tf.nest."""
         return (tuple(self.positional), dict(self.keywords))
 
@@ -61,7 +61,7 @@ def open_batch(call: Call) -> Call:
     ]
     batch = collections.Counter(leading).most_common(1)[0][0] if leading else None
 
-    def opened(leaf: Any) -> Any:
+    def opened(leaf: Structure) -> Structure:
         spec = tf.type_spec_from_value(leaf) if tf.is_tensor(leaf) else leaf
         is_batch = _has_rows(leaf) and np.shape(leaf)[0] == batch
         return spec._unbatch()._batch(None) if is_batch else spec
@@ -75,7 +75,7 @@ def open_where_unlike(specs: Call, call: Call) -> Call:
     As TensorFlow relaxes what a function was traced for.
     """
 
-    def common(spec: Any, leaf: Any) -> Any:
+    def common(spec: Structure, leaf: Structure) -> Structure:
         if not isinstance(spec, tf.TypeSpec):
             return leaf
         found = tf.type_spec_from_value(leaf)
@@ -84,7 +84,7 @@ def open_where_unlike(specs: Call, call: Call) -> Call:
     return Call(*tf.nest.map_structure(common, specs.structure, call.structure))
 
 
-def example_call(function: Callable[..., Any], example_args: Any) -> Call:
+def example_call(function: Callable[..., Structure], example_args: Structure) -> Call:
     """What `example_args` means for a function.
 
     Args:
@@ -111,7 +111,10 @@ def example_call(function: Callable[..., Any], example_args: Any) -> Call:
 
 
 def bound(
-    function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], doing: str
+    function: Callable[..., Structure],
+    args: Sequence[Structure],
+    keywords: Mapping[str, Structure],
+    doing: str,
 ) -> Call:
     """Arguments as the function would get them, defaults filled in, arrays as tensors.
 
@@ -142,17 +145,17 @@ def bound(
     return Call(*as_tensors(((*converted, *others), found.kwargs)))
 
 
-def as_tensors(argument: Any) -> Any:
+def as_tensors(argument: Structure) -> Structure:
     """Arrays as tensors; numbers, strings and flags stay what they are."""
     return tf.nest.map_structure(
         lambda leaf: tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, argument
     )
 
 
-def _converted(spec: Any, value: Any) -> Any:
+def _converted(spec: Structure, value: Structure) -> Structure:
     is_due = isinstance(spec, tf.TensorSpec) and not tf.is_tensor(value)
     return tf.convert_to_tensor(value, spec.dtype) if is_due else value
 
 
-def _has_rows(leaf: Any) -> bool:
+def _has_rows(leaf: Structure) -> bool:
     return tf.is_tensor(leaf) and len(leaf.shape) > 0

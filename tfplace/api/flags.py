@@ -138,7 +138,7 @@ def _words(name: str, value: Any, kind: str | None) -> list[str]:
     raise UsageError(f"reading {said}: found {type(value).__name__}; wanted {wanted}")
 
 
-def _feed_path(arrays: Mapping[str, Any], folder: str) -> str:
+def _feed_path(arrays: Mapping[str, object], folder: str) -> str:
     """Writes an .npz, whose arrays may have any name, as np.savez's may not.
 
     Raises:

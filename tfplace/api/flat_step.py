@@ -15,6 +15,7 @@ from tensorflow.python.trackable.resource import CapturableResource
 
 from graphs.errors import ModelError, UsageError
 from graphs.loading.variable_updates import is_assignment
+from graphs.protos import Structure, Tensor, TfFunction
 from tfplace.api.example_call import Call
 
 TRAIN, INFER = "train_step", "serving_default"
@@ -35,7 +36,7 @@ class FlatStep:
       shapes: of its inputs; a dimension may be unknown.
     """
 
-    def __init__(self, function: Any, call: Call | None, specs: Call | None = None) -> None:
+    def __init__(self, function: TfFunction, call: Call | None, specs: Call | None = None) -> None:
         """Traces it.
 
         Args:
@@ -64,7 +65,7 @@ class FlatStep:
         self.resources = [each for each in captured if not isinstance(each, tf.Variable)]
         self.signature = TRAIN if self._has_updates() else INFER
 
-    def fed(self, call: Call, casts: bool = False) -> list[Any]:
+    def fed(self, call: Call, casts: bool = False) -> list[Tensor]:
         """The tensors of a call, of the example's dtypes, whatever their shapes.
 
         Args:
@@ -95,7 +96,7 @@ class FlatStep:
         specs = zip(self._fed, self._specs, strict=True)
         return [_tensor(leaves[i], spec, casts) for i, spec in specs]
 
-    def arrays(self, fed: Sequence[Any]) -> dict[str, np.ndarray]:
+    def arrays(self, fed: Sequence[Tensor]) -> dict[str, np.ndarray]:
         """{argument of the signature that `save` writes: array} of a call's tensors."""
         both = enumerate(zip(fed, self._specs, strict=True))
         return {
@@ -108,7 +109,7 @@ class FlatStep:
         """{name of an argument of the step: that of the signature that `save` writes}."""
         return {str(spec.name): f"input_{number}" for number, spec in enumerate(self._specs)}
 
-    def with_fed(self, call: Call, fed: Sequence[Any]) -> Call:
+    def with_fed(self, call: Call, fed: Sequence[Tensor]) -> Call:
         """The call with the tensors that `fed` made of its arguments."""
         structure = _read(call.structure)
         leaves = _parts(structure)
@@ -169,7 +170,7 @@ class FlatStep:
             _covers(spec.shape, shape) for spec, shape in zip(self._specs, shapes, strict=True)
         )
 
-    def packed(self, outputs: Mapping[str, Any]) -> Any:
+    def packed(self, outputs: Mapping[str, Tensor]) -> Structure:
         """A call's outputs in the structure that the step returns."""
         structure = self._concrete.structured_outputs
         leaves = _parts(structure)
@@ -188,7 +189,7 @@ class FlatStep:
         ]
 
         @tf.function(input_signature=specs, autograph=False)
-        def flat_step(*fed: Any) -> Mapping[str, Any]:
+        def flat_step(*fed: Tensor) -> Mapping[str, Tensor]:
             leaves = list(self._leaves)
             for i, value in zip(self._fed, fed, strict=True):
                 leaves[i] = value
@@ -222,7 +223,7 @@ class FlatStep:
         return any(is_assignment(node) for body in bodies for node in body)
 
 
-def _save(module: tf.Module, folder: str, signatures: Mapping[str, Any]) -> None:
+def _save(module: tf.Module, folder: str, signatures: Mapping[str, TfFunction]) -> None:
     """Saves it, without custom gradients where one can't be traced, as those of tf.recompute_grad.
 
     What is asked for a gradient of such a step raises an error; its own are ops like others.
@@ -244,15 +245,15 @@ def _save(module: tf.Module, folder: str, signatures: Mapping[str, Any]) -> None
 class _Writer(CapturableResource):  # type: ignore[misc]
     """A summary writer that TensorFlow doesn't track; what is saved never writes."""
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: Tensor) -> None:
         super().__init__()
         self._resource_handle = handle
 
-    def _create_resource(self) -> Any:
+    def _create_resource(self) -> Tensor:
         return tf.raw_ops.SummaryWriter(shared_name="", container="")
 
 
-def _captured(concrete: Any) -> list[Any]:
+def _captured(concrete: TfFunction) -> list[Any]:
     """Variables, tables and summary writers that a function captures.
 
     TensorFlow lists the variables that are read; optimizers of TensorFlow 1's kind and lookup
@@ -286,22 +287,22 @@ def _covers(traced: tf.TensorShape, shape: Sequence[int | None] | None) -> bool:
     return all(known in (None, each) for known, each in zip(traced, shape, strict=True))
 
 
-def shapes_of(tensors: Sequence[Any]) -> Shapes:
+def shapes_of(tensors: Sequence[Tensor]) -> Shapes:
     """Their shapes; within a tf.function a dimension or a rank may be unknown."""
     shapes = [tensor.shape for tensor in tensors]
     return tuple(None if shape.rank is None else tuple(shape) for shape in shapes)
 
 
-def _parts(structure: Any) -> list[Any]:
+def _parts(structure: Structure) -> list[Structure]:
     """The leaves of a structure; of ragged and sparse tensors, their tensors."""
     return list(tf.nest.flatten(structure, expand_composites=True))
 
 
-def _of_parts(structure: Any, leaves: Sequence[Any]) -> Any:
+def _of_parts(structure: Structure, leaves: Sequence[Structure]) -> Structure:
     return tf.nest.pack_sequence_as(structure, leaves, expand_composites=True)
 
 
-def _difference(example: Any, structure: Any) -> str:
+def _difference(example: Structure, structure: Structure) -> str:
     """What TensorFlow says of two structures that differ; empty where they don't."""
     try:
         tf.nest.assert_same_structure(example, structure, expand_composites=True)
@@ -310,22 +311,22 @@ def _difference(example: Any, structure: Any) -> str:
     return ""
 
 
-def _nones(leaves: Sequence[Any]) -> list[bool]:
+def _nones(leaves: Sequence[Structure]) -> list[bool]:
     return [leaf is None for leaf in leaves]
 
 
-def _arguments(structure: Any) -> dict[int | str, Any]:
+def _arguments(structure: Structure) -> dict[int | str, Structure]:
     """{place or name: argument} of a call's structure, as tf.nest has them."""
     positional, keywords = structure
     return {**dict(enumerate(positional)), **dict(sorted(keywords.items()))}
 
 
-def _call(arguments: Mapping[int | str, Any]) -> Call:
+def _call(arguments: Mapping[int | str, Structure]) -> Call:
     positional = tuple(value for key, value in arguments.items() if isinstance(key, int))
     return Call(positional, {key: v for key, v in arguments.items() if isinstance(key, str)})
 
 
-def _is_another_form(example: Any, found: Any) -> bool:
+def _is_another_form(example: Structure, found: Structure) -> bool:
     """Whether two arguments, of tensors alone, differ by what is None."""
     leaves, others = _parts(example), _parts(found)
     if not all(leaf is None or tf.is_tensor(leaf) for leaf in (*leaves, *others)):
@@ -335,14 +336,14 @@ def _is_another_form(example: Any, found: Any) -> bool:
     return not _difference(example, found) and _nones(leaves) != _nones(others)
 
 
-def _read(structure: Any) -> Any:
+def _read(structure: Structure) -> Structure:
     """The structure with the values of variables: they are composites, too."""
     return tf.nest.map_structure(
         lambda leaf: leaf.read_value() if isinstance(leaf, tf.Variable) else leaf, structure
     )
 
 
-def _require_fed(specs: Sequence[Any]) -> None:
+def _require_fed(specs: Sequence[tf.TypeSpec]) -> None:
     fed = (tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
     for spec in specs:
         if isinstance(spec, tf.TypeSpec) and not isinstance(spec, fed):
@@ -353,11 +354,11 @@ def _require_fed(specs: Sequence[Any]) -> None:
             )
 
 
-def _said(leaf: Any) -> str:
+def _said(leaf: Structure) -> str:
     return f"a tensor of shape {leaf.shape}" if tf.is_tensor(leaf) else repr(leaf)
 
 
-def _is_same(leaf: Any, example: Any) -> bool:
+def _is_same(leaf: Structure, example: Structure) -> bool:
     """Whether a value is the one that was baked in; 1, 1.0 and True are three values."""
     if leaf is example:
         return True
@@ -366,7 +367,7 @@ def _is_same(leaf: Any, example: Any) -> bool:
     return bool(leaf == example)
 
 
-def _tensor(value: Any, spec: Any, casts: bool) -> Any:
+def _tensor(value: Structure, spec: tf.TensorSpec, casts: bool) -> Tensor:
     """The value as a tensor of the dtype that the step was traced for.
 
     Raises:

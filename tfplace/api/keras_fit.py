@@ -4,14 +4,14 @@ import contextlib
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from graphs.errors import UsageError
+from graphs.protos import KerasModel, KerasObject, Structure, TfVariable
 from tfplace.api.keras_step import keras_package
 
-Pairs = Mapping[int, tuple[Any, Any]]
+Pairs = Mapping[int, tuple[TfVariable, TfVariable]]
 _FITTING = "fitting a model with a placed step"
 _HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 _COMPILED = {
@@ -20,7 +20,13 @@ _COMPILED = {
 }
 
 
-def fit(model: Any, step: Callable[..., Any], pairs: Pairs, arguments: Any, keywords: Any) -> Any:
+def fit(
+    model: KerasModel,
+    step: Callable[..., Structure],
+    pairs: Pairs,
+    arguments: Sequence[object],
+    keywords: Mapping[str, object],
+) -> KerasObject:
     """Calls model.fit, whose steps are the placed ones.
 
     The values of the model's variables go to the placed ones when an epoch begins, and back as
@@ -57,7 +63,7 @@ def fit(model: Any, step: Callable[..., Any], pairs: Pairs, arguments: Any, keyw
     return history
 
 
-def made_of(model: Any) -> Sequence[Any]:
+def made_of(model: KerasModel) -> Sequence[object]:
     """What a model's training step is made of: compiling, unfreezing and the like change it."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     parts = [model.optimizer, optimizer, getattr(optimizer, "_learning_rate", None)]
@@ -65,7 +71,7 @@ def made_of(model: Any) -> Sequence[Any]:
     return [*parts, *compiled, *model.trainable_weights]
 
 
-def require_the_same(model: Any, known: Sequence[Any], doing: str) -> None:
+def require_the_same(model: KerasModel, known: Sequence[object], doing: str) -> None:
     """Raises a UsageError if the model is made of other things than those that are known."""
     found = made_of(model)
     if len(found) != len(known) or any(a is not b for a, b in zip(found, known, strict=True)):
@@ -76,7 +82,7 @@ def require_the_same(model: Any, known: Sequence[Any], doing: str) -> None:
         )
 
 
-def _callbacks(given: Any) -> list[Any]:
+def _callbacks(given: KerasObject) -> list[KerasObject]:
     if isinstance(given, list | tuple):
         return [each for part in given for each in _callbacks(part)]
     if hasattr(given, "callbacks"):  # Keras' own CallbackList
@@ -84,7 +90,7 @@ def _callbacks(given: Any) -> list[Any]:
     return [] if given is None else [given]
 
 
-def _has_batch_hooks(callback: Any) -> bool:
+def _has_batch_hooks(callback: KerasObject) -> bool:
     """Whether it may look at the model's variables, or set them, between two steps.
 
     Keras' own callbacks do so when they save every few batches.
@@ -95,7 +101,7 @@ def _has_batch_hooks(callback: Any) -> bool:
     return any(not _is_of_keras(hook) for hook in hooks if hook is not None)
 
 
-def _is_of_keras(method: Any) -> bool:
+def _is_of_keras(method: object) -> bool:
     module = getattr(method, "__module__", None) or ""
     return module.partition(".")[0] in ("keras", "tf_keras")
 
@@ -103,14 +109,16 @@ def _is_of_keras(method: Any) -> bool:
 class _Training:
     """One call of fit."""
 
-    def __init__(self, model: Any, step: Callable[..., Any], pairs: Pairs, has_hooks: bool) -> None:
+    def __init__(
+        self, model: KerasModel, step: Callable[..., Structure], pairs: Pairs, has_hooks: bool
+    ) -> None:
         self._model, self._step, self._pairs = model, step, pairs
         self._has_hooks = has_hooks  # callbacks between two executions
         self._has_begun = True  # an epoch, or all of it, whose first step is yet to come
         self.has_trained = False
         self._has_run = False  # a step, which the model's variables don't know of
 
-    def callback(self) -> Any:
+    def callback(self) -> KerasObject:
         """What tells of an epoch's begin."""
         callbacks = importlib.import_module(f"{keras_package(self._model)}.callbacks")
         return callbacks.LambdaCallback(on_epoch_begin=self._begin)
@@ -121,7 +129,7 @@ class _Training:
         own, metrics = self._model.train_function, self._model.get_metrics_result
         self._model.train_function = self._run
 
-        def metrics_of_the_steps() -> Any:
+        def metrics_of_the_steps() -> Structure:
             self._to_model()
             return metrics()
 
@@ -134,9 +142,9 @@ class _Training:
             self._model.train_function = own
             self._to_placed()  # a callback may have changed the weights when all was done
 
-    def _run(self, iterator: Any) -> Any:
+    def _run(self, iterator: Iterator[Structure]) -> Structure:
         """As Keras' own: one execution, which may be several steps."""
-        logs: Any = None
+        logs: Structure = None
         for _ in range(_steps_per_execution(self._model)):
             try:
                 batch = tf.nest.map_structure(_without_optional, next(iterator))
@@ -156,7 +164,7 @@ class _Training:
             self._to_model()
         return logs
 
-    def _arguments(self, batch: Any) -> Any:
+    def _arguments(self, batch: Structure) -> Structure:
         """A batch as the step's arguments, of which inputs alone are no tuple of one.
 
         Raises:
@@ -173,7 +181,7 @@ class _Training:
             )
         return batch
 
-    def _begin(self, *_: Any) -> None:
+    def _begin(self, *_: object) -> None:
         """Before an epoch.
 
         Raises:
@@ -199,11 +207,11 @@ class _Training:
             self._has_run = False
 
 
-def _without_optional(leaf: Any) -> Any:
+def _without_optional(leaf: Structure) -> Structure:
     """Keras 3 has what is None in a generator's elements as an Optional."""
     return None if isinstance(leaf, tf.experimental.Optional) else leaf
 
 
-def _steps_per_execution(model: Any) -> int:
+def _steps_per_execution(model: KerasModel) -> int:
     steps = getattr(model, "steps_per_execution", None)
     return 1 if steps is None else int(steps.numpy() if isinstance(steps, tf.Variable) else steps)

@@ -2,27 +2,27 @@
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from graphs.errors import UsageError
+from graphs.protos import KerasModel, Structure, TfVariable
 from tfplace.api.example_call import Call, open_batch
 
 
-def is_keras_model(step: Any) -> bool:
+def is_keras_model(step: object) -> bool:
     """Whether it is a model whose training step is meant."""
     return bool(keras_package(step)) and hasattr(step, "train_step")
 
 
-def keras_package(model: Any) -> str:
+def keras_package(model: object) -> str:
     """The package that a model is of: "keras", "tf_keras", or "" where it is of neither."""
     roots = (base.__module__.partition(".")[0] for base in type(model).__mro__)
     return next((root for root in roots if root in ("keras", "tf_keras")), "")
 
 
-def keras_step(model: Any, example_args: Any) -> Callable[..., Any]:
+def keras_step(model: KerasModel, example_args: Structure) -> Callable[..., Structure]:
     """The training step of a compiled Keras model, its metrics at their start.
 
     It is not run: what its variables hold is what the training begins with, also those that are
@@ -46,7 +46,7 @@ def keras_step(model: Any, example_args: Any) -> Callable[..., Any]:
         )
     _require_no_replicas(model)
 
-    def train_step(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def train_step(x: Structure, y: Structure = None, sample_weight: Structure = None) -> Structure:
         return model.train_step(_packed(x, y, sample_weight))
 
     if isinstance(example_args, Mapping | tuple) and not example_args:
@@ -55,7 +55,7 @@ def keras_step(model: Any, example_args: Any) -> Callable[..., Any]:
     return train_step
 
 
-def openings(model: Any) -> Sequence[Callable[[Call], Call]]:
+def openings(model: KerasModel) -> Sequence[Callable[[Call], Call]]:
     """What a step may be traced for beyond its example's shapes.
 
     Any length that the model's inputs and outputs leave open and any batch, or any batch alone,
@@ -75,7 +75,7 @@ def openings(model: Any) -> Sequence[Callable[[Call], Call]]:
     return open_lengths, open_batch
 
 
-def _open_as(shapes: Sequence[tf.TensorShape], names: Sequence[str], specs: Any) -> Any:
+def _open_as(shapes: Sequence[tf.TensorShape], names: Sequence[str], specs: Structure) -> Structure:
     """Specs, open where these shapes of the model are, by their names or in their order."""
     if isinstance(specs, Mapping):
         keys = names if set(names) == set(specs) else sorted(specs)
@@ -93,7 +93,7 @@ def _open_as(shapes: Sequence[tf.TensorShape], names: Sequence[str], specs: Any)
     return tf.TensorSpec(sizes, specs.dtype)
 
 
-def as_keras_data(arguments: Any) -> Any:
+def as_keras_data(arguments: Structure) -> Structure:
     """Arguments as model.fit gives them to a step: its lists are tuples."""
     if isinstance(arguments, list | tuple) and not hasattr(arguments, "_fields"):
         return tuple(as_keras_data(each) for each in arguments)
@@ -102,18 +102,18 @@ def as_keras_data(arguments: Any) -> Any:
     return arguments
 
 
-def keras_example(model: Any, arguments: Any) -> Any:
+def keras_example(model: KerasModel, arguments: Structure) -> Structure:
     """An example's arguments as model.fit gives them to a step: its arrays' floats are floatx."""
     floatx = importlib.import_module(f"{keras_package(model)}.backend").floatx()
 
-    def cast(leaf: Any) -> Any:
+    def cast(leaf: Structure) -> Structure:
         is_float = isinstance(leaf, np.ndarray) and tf.as_dtype(leaf.dtype).is_floating
         return tf.cast(leaf, floatx) if is_float else leaf
 
     return tf.nest.map_structure(cast, as_keras_data(arguments))
 
 
-def reset_metrics(model: Any) -> list[Any]:
+def reset_metrics(model: KerasModel) -> list[TfVariable]:
     """Sets the metrics of a model to their start; returns their variables as TensorFlow's."""
     variables = []
     for metric in model.metrics:
@@ -122,7 +122,7 @@ def reset_metrics(model: Any) -> list[Any]:
     return [v if isinstance(v, tf.Variable) else v.value for v in variables]
 
 
-def _require_no_replicas(model: Any) -> None:
+def _require_no_replicas(model: KerasModel) -> None:
     with model.distribute_strategy.scope():
         variable = tf.Variable(0.0)
     if isinstance(variable, tf.distribute.DistributedValues):
@@ -134,7 +134,7 @@ def _require_no_replicas(model: Any) -> None:
         )
 
 
-def _packed(x: Any, y: Any, sample_weight: Any) -> Any:
+def _packed(x: Structure, y: Structure, sample_weight: Structure) -> Structure:
     """As Keras packs them: inputs without targets are no tuple of one."""
     if sample_weight is not None:
         return x, y, sample_weight

@@ -1,17 +1,19 @@
 """`tfplace.load`: an emitted model with its variables where they were placed."""
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from graphs.errors import ClusterError, ModelError
 from graphs.loading.sniff import sniff
+from graphs.protos import Trackable
 from rewrite.annotate_devices import bodies
 from tfplace.measurement.device_name import DeviceKey, device_key
 from tfplace.measurement.presence import WORKER_JOB
 
 
-def load(path: str, tags: Any = None, start_workers: bool = False) -> Any:
+def load(
+    path: str, tags: str | Sequence[str] | None = None, start_workers: bool = False
+) -> Trackable:
     """Loads an emitted SavedModel with its variables on the devices that their ops want.
 
     It is `tf.saved_model.load` with the one option that makes TensorFlow honour the variable
@@ -43,7 +45,7 @@ def load(path: str, tags: Any = None, start_workers: bool = False) -> Any:
     return model
 
 
-def _load(path: str, tags: Any) -> Any:
+def _load(path: str, tags: str | Sequence[str] | None) -> Trackable:
     import tensorflow as tf
 
     options = tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices")

@@ -12,10 +12,11 @@ import dataclasses
 import gc
 import threading
 import weakref
-from typing import Any
+from types import ModuleType
 
 from graphs.errors import ClusterError
 from graphs.host.own_network import from_this_host_only, warn_of_other_users
+from graphs.protos import Trackable
 from tfplace.measurement.workers import WorkerPool, start_workers
 
 
@@ -31,7 +32,7 @@ class _Running:
 
     pool: WorkerPool
     over: threading.Event
-    models: list[weakref.ref[Any]] = dataclasses.field(default_factory=list)
+    models: list[weakref.ref[Trackable]] = dataclasses.field(default_factory=list)
 
     def is_used(self) -> bool:
         return any(model() is not None for model in self.models)
@@ -59,7 +60,7 @@ def connect(num_workers: int) -> None:
         _connect({"worker": list(_running.pool.addresses)})
 
 
-def keep_for(model: Any) -> None:
+def keep_for(model: Trackable) -> None:
     """The workers are not ended while this model is there."""
     with _lock:
         if _running is not None:
@@ -125,7 +126,7 @@ def _require_no_variables() -> None:
         )
 
 
-def _is_variable(each: Any, tf: Any) -> bool:
+def _is_variable(each: object, tf: ModuleType) -> bool:
     """Whether it is a variable with a value, not one of a graph that is built."""
     if not issubclass(type(each), tf.Variable):
         return False

@@ -6,11 +6,12 @@ tracing, search, verification. The folder is gone when `place` returns.
 
 import numbers
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import tensorflow as tf
 
 from graphs.errors import UsageError
+from graphs.protos import KerasModel, KerasObject, Structure, TfVariable
 from tfplace.api.example_call import bound, example_call
 from tfplace.api.flags import OptimizeFlags
 from tfplace.api.flat_step import TRAIN
@@ -41,7 +42,9 @@ class PlacedStep:
       report: what the search found, as in report.best and report.verdict_sentence.
     """
 
-    def __init__(self, function: Callable[..., Any], placings: Placings, model: Any = None) -> None:
+    def __init__(
+        self, function: Callable[..., Structure], placings: Placings, model: KerasModel = None
+    ) -> None:
         self.report: Report = placings.report
         self._function, self._placings, self._model = function, placings, model
         self._made_of = () if model is None else made_of(model)
@@ -49,7 +52,7 @@ class PlacedStep:
             # Whether it has run steps that the originals don't know of.
             self._is_ahead = tf.Variable(False, trainable=False, name="is_ahead")
 
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
+    def __call__(self, *args: Structure, **keywords: Structure) -> Structure:
         """Runs one step; returns what the original step returns.
 
         Raises:
@@ -76,12 +79,12 @@ class PlacedStep:
         )
 
     @property
-    def originals(self) -> tuple[Any, ...]:
+    def originals(self) -> tuple[TfVariable, ...]:
         """The variables of the step that was given."""
         return tuple(original for original, _ in self._placings.placed_of.values())
 
     @property
-    def variables(self) -> tuple[Any, ...]:
+    def variables(self) -> tuple[TfVariable, ...]:
         """The placed variables, in the order of `originals`."""
         return tuple(placed for _, placed in self._placings.placed_of.values())
 
@@ -91,7 +94,7 @@ class PlacedStep:
             original.assign(placed)
         self._is_ahead.assign(False)
 
-    def fit(self, *args: Any, **keywords: Any) -> Any:
+    def fit(self, *args: object, **keywords: object) -> KerasObject:
         """`model.fit` of the Keras model that it was made of, with this step.
 
         Callbacks and validation see the model's variables as they are at an epoch's begin and end,
@@ -143,8 +146,8 @@ class PlacedStep:
 
 
 def place(
-    step: Any,
-    example_args: Sequence[Any] | Mapping[str, Any] = (),
+    step: Callable[..., Structure] | KerasModel,
+    example_args: Sequence[Structure] | Mapping[str, Structure] = (),
     batch_sizes: Sequence[int] = (),
     **flags: Unpack[OptimizeFlags],
 ) -> PlacedStep:
@@ -208,7 +211,7 @@ def place(
     return PlacedStep(function, placings, model)
 
 
-def _callable(step: Any) -> Callable[..., Any]:
+def _callable(step: object) -> Callable[..., Structure]:
     """The step itself.
 
     Raises:

@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +19,7 @@ from graphs.host.scratch import scratch_directory
 from graphs.loading.feeds import given_arrays
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
+from graphs.protos import Structure, Tensor, TfFunction, TfVariable, Trackable
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.output_dir import atomic_directory
 from rewrite.written_signature import whole_signature
@@ -55,9 +55,9 @@ class Placing:
     """
 
     flat: FlatStep
-    loaded: Any
-    run: Any
-    whole: Any = None
+    loaded: Trackable
+    run: TfFunction
+    whole: TfFunction = None
 
 
 class Placings:
@@ -70,7 +70,7 @@ class Placings:
     """
 
     def __init__(
-        self, function: Any, call: Call | None, flags: OptimizeFlags, openings: Openings = ()
+        self, function: TfFunction, call: Call | None, flags: OptimizeFlags, openings: Openings = ()
     ) -> None:
         """Places it.
 
@@ -86,7 +86,7 @@ class Placings:
         self._openings = openings
         self._all: list[Placing] = []
         self.first = self._traced(call)
-        self.placed_of: dict[int, tuple[Any, Any]] = {}
+        self.placed_of: dict[int, tuple[TfVariable, TfVariable]] = {}
         self._of_shapes: dict[tuple[FlatStep, Shapes], Placing] = {}
         with scratch_directory() as folder:
             given, placed = os.path.join(folder, self.first.name), os.path.join(folder, "placed")
@@ -123,7 +123,7 @@ class Placings:
         wanted = f"call it as in example_args, or place the step with example_args={example}"
         return self._again(exact, found, wanted).flat
 
-    def of(self, form: FlatStep, call: Call, fed: list[Any]) -> Placing:
+    def of(self, form: FlatStep, call: Call, fed: list[Tensor]) -> Placing:
         """The placing for a call, made where there is none for its shapes.
 
         Args:
@@ -146,7 +146,7 @@ class Placings:
             self._of_shapes[form, shapes] = fitting or self._again(exact, found, wanted)
         return self._of_shapes[form, shapes]
 
-    def run(self, form: FlatStep, call: Call, fed: list[Any]) -> Any:
+    def run(self, form: FlatStep, call: Call, fed: list[Tensor]) -> Structure:
         """What the step returns, of inputs that its split refuses by the unsplit one.
 
         Args:
@@ -257,7 +257,7 @@ class Placings:
             "mode": "train" if flat.signature == TRAIN else "inference",
         }
 
-    def _example(self, call: Call | None) -> Mapping[str, Any]:
+    def _example(self, call: Call | None) -> Mapping[str, np.ndarray]:
         """{input: array} that a placing's own runs are fed: the user's file, else the example."""
         feed, size = self._flags.get("feed"), self._flags.get("batch_size")
         if feed is not None:
@@ -292,7 +292,7 @@ class Placings:
 
 @contextlib.contextmanager
 def _options(
-    model: str, chosen: OptimizeFlags, fed: Mapping[str, Any]
+    model: str, chosen: OptimizeFlags, fed: Mapping[str, Tensor]
 ) -> Iterator[OptimizeOptions]:
     """What flags say, and what is fed; nothing is made up where there is an example."""
     with flag_values("optimize", [model], chosen) as values:
@@ -301,11 +301,13 @@ def _options(
         yield dataclasses.replace(options, problem=problem)
 
 
-def _attempt(function: Any, raised: list[Exception]) -> Any:
+def _attempt(
+    function: Callable[..., Structure], raised: list[Exception]
+) -> Callable[..., Structure]:
     """The function, whose errors are kept, as variables that it has made are initialized then."""
 
     @functools.wraps(function)
-    def attempt(*args: Any, **keywords: Any) -> Any:
+    def attempt(*args: Structure, **keywords: Structure) -> Structure:
         try:
             return function(*args, **keywords)
         except Exception as error:  # whatever a model's Python raises
@@ -346,7 +348,7 @@ def _text_of(cluster: str | Cluster) -> str:
     return repr(cluster) if isinstance(cluster, str) else "CLUSTER"
 
 
-def _text(shapes: Any) -> str:
+def _text(shapes: Shapes) -> str:
     return ", ".join("unknown" if shape is None else str(tuple(shape)) for shape in shapes)
 
 
@@ -428,7 +430,7 @@ def logical_cluster() -> Cluster | None:
     return Cluster(NAME, "duplex", tuple(devices), latencies, rates)
 
 
-def _parts(device: Device, number: int, parts: list[Any]) -> list[Device]:
+def _parts(device: Device, number: int, parts: list[object]) -> list[Device]:
     """The device cut as LogicalDeviceConfigurations say, numbered from `number` on."""
     count = len(parts)
     return [
@@ -444,7 +446,7 @@ def _parts(device: Device, number: int, parts: list[Any]) -> list[Device]:
     ]
 
 
-def _memory_bytes(part: Any) -> int:
+def _memory_bytes(part: object) -> int:
     """What a LogicalDeviceConfiguration's memory_limit, in MiB, says; 0 where it says nothing."""
     limit = getattr(part, "memory_limit", None)
     return int(limit * 2**20) if limit else 0

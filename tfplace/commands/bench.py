@@ -3,13 +3,14 @@
 import functools
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from graphs.counted import counted
 from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
+from graphs.protos import Json
 from tfplace.algorithms.table import require_known
 from tfplace.commands.from_flags import num_shards, split_names, whole_numbers
 from tfplace.commands.outcome import (
@@ -133,7 +134,7 @@ def _check_order(order: str, shards: int) -> None:
         )
 
 
-def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:
+def _write_tables(rows: Sequence[dict[str, Json]], stem: str) -> str:
     """Writes STEM.csv, .md and .png; returns what a person is shown."""
     from tfplace.output_paths import write_file
     from tfplace.runs.bench.run_cells import num_failed
@@ -154,7 +155,7 @@ def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:
     return f"{as_text(table)}{again}written   {stem}.json, .csv, .md, .png\n"
 
 
-def _tell(progress: "Progress", row: dict[str, Any], done: int, total: int) -> None:
+def _tell(progress: "Progress", row: dict[str, Json], done: int, total: int) -> None:
     name = f"{row['model']} on {row['cluster']}, {row['algorithm']}, seed {row['seed']}"
     if "error" in row:
         outcome = f"failed: {row['error']}"

@@ -18,7 +18,6 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from absl import flags
 
@@ -202,7 +201,7 @@ def _facts(arguments: Sequence[str], values: flags.FlagValues) -> dict[str, str]
     return facts
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     words = value if isinstance(value, list) else [value]
     return ",".join(_stem(str(word)) for word in words if word is not None)
 

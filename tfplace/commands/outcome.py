@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -22,7 +22,7 @@ LONGEST_WORD = 300  # of an error line: a path may be long, a name in a damaged 
 LONGEST_LINE = 2000
 
 
-def text_output(values: flags.FlagValues, result: Any) -> "Console | None":
+def text_output(values: flags.FlagValues, result: object) -> "Console | None":
     """Prints the result with --format=json; else returns where to print it for a person."""
     if values.format == "json":
         from tfplace.report.report import plain

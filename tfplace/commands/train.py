@@ -4,12 +4,13 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from graphs.counted import counted
 from graphs.errors import UsageError
+from graphs.protos import Json
 from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, require_output, text_output
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _latest(output: str, kept: Path | None) -> "Checkpoint | None":
     )
 
 
-def _facts(output: str, result: "TrainingResult") -> dict[str, Any]:
+def _facts(output: str, result: "TrainingResult") -> dict[str, Json]:
     checkpoint = result.checkpoint
     return {
         "output": output,
@@ -96,7 +97,7 @@ def _facts(output: str, result: "TrainingResult") -> dict[str, Any]:
     }
 
 
-def _lines(facts: dict[str, Any]) -> list[str]:
+def _lines(facts: dict[str, Json]) -> list[str]:
     held = facts["held_out"]
     after = held["after"] or {"final": None, "best": None}
     rows = [

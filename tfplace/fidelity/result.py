@@ -1,12 +1,12 @@
 """What `tfplace fidelity` came to, as JSON and for a person."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from graphs.counted import counted
+from graphs.protos import Json
 from tfplace.choosing.run_results import Round
 from tfplace.fidelity.error_sources import Amount
 from tfplace.fidelity.study import Fidelity
@@ -20,7 +20,7 @@ MAX_OP_TYPES = 8
 MUCH_BACKGROUND = 0.05
 
 
-def fidelity_to_json(fidelity: Fidelity) -> dict[str, Any]:
+def fidelity_to_json(fidelity: Fidelity) -> dict[str, Json]:
     """The result object."""
     fields = plain(fidelity)
     return {

@@ -16,9 +16,9 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from graphs.host.scratch import scratch_directory
+from graphs.protos import Message
 from tfplace.measurement.device_name import device_key
 
 _PEAKS_BEGIN = "tfplace: peaks begin"
@@ -121,7 +121,7 @@ def _allocations(folder: tempfile.TemporaryDirectory[str]) -> Iterator[tuple[str
         tf.profiler.experimental.stop()
         (path,) = Path(folder.name).rglob("*.xplane.pb")
         record = xplane_pb2.XSpace.FromString(path.read_bytes())
-    events: list[tuple[int, int, str, Any, dict[int, str]]] = []
+    events: list[tuple[int, int, str, Sequence[Message], dict[int, str]]] = []
     for plane in record.planes:
         names = {key: each.name for key, each in plane.event_metadata.items()}
         texts = {key: each.name for key, each in plane.stat_metadata.items()}
@@ -142,7 +142,7 @@ def _allocations(folder: tempfile.TemporaryDirectory[str]) -> Iterator[tuple[str
         yield name, "CPU" if owner in _OF_CPU else owner, number[0], number[1]
 
 
-def _integer(stat: Any) -> int:
+def _integer(stat: Message) -> int:
     return int(stat.uint64_value or stat.int64_value)
 
 

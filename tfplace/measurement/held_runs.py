@@ -5,10 +5,10 @@ import contextlib
 import itertools
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 from graphs.errors import ClusterError
 from graphs.placement import Infeasible
+from graphs.protos import GraphDef
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.training_run import (
     PreparedRun,
@@ -61,7 +61,9 @@ class HeldRuns(contextlib.AbstractContextManager["HeldRuns"]):
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._preparing: list[Future[None]] = []
 
-    def begin(self, tag: Hashable, graph: Callable[[], Any], run: TrainingRun, seed: int) -> None:
+    def begin(
+        self, tag: Hashable, graph: Callable[[], GraphDef], run: TrainingRun, seed: int
+    ) -> None:
         """Prepares a run in a thread, after those begun before, unless there is no room for it.
 
         What fails is tried again, and told, by the measurement that needs it.

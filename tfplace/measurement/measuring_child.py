@@ -179,7 +179,7 @@ def _serve(connection: Connection, runs: _Runs) -> None:
         except EOFError:
             return
         try:
-            answer: tuple[Any, ...] = ("ok", runs.answer(request))
+            answer: tuple[object, ...] = ("ok", runs.answer(request))
         except Exception as error:
             logging.exception("answering %s", type(request).__name__)
             reason = _reason(error)

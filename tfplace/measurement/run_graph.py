@@ -5,12 +5,12 @@ Works on GraphDefs alone; only the child process that runs them imports this.
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from graphs.function_library import library_of, reached_functions, rename_references
 from graphs.names import op_of, with_index
+from graphs.protos import NodeDef
 from graphs.source_model import Initialization
 from tfplace.measurement.device_name import complete_device
 
@@ -19,12 +19,12 @@ _DECLARES_CONTAINER = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 
 
 def prepare_run_graph(
-    run_graph: Any,
-    source_graph: Any,
+    run_graph: GraphDef,
+    source_graph: GraphDef,
     initialization: Initialization,
     default_device: str,
     container: str,
-) -> Any:
+) -> GraphDef:
     """The run graph with the ops that initialise its variables, as a new GraphDef.
 
     Ops that only the initialization needs lose their device: TensorFlow puts them beside the
@@ -59,7 +59,7 @@ def prepare_run_graph(
     return merged
 
 
-def subgraph(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> Any:
+def subgraph(graph_def: GraphDef, fetches: Iterable[str], feeds: Iterable[str]) -> GraphDef:
     """What the fetches need when the feeds are given, and the functions that this calls.
 
     Raises:
@@ -87,7 +87,7 @@ def subgraph(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> An
     return pruned
 
 
-def used_tensors(graph_def: Any) -> set[str]:
+def used_tensors(graph_def: GraphDef) -> set[str]:
     """Names "op:i" of all tensors that some op of the main graph takes."""
     return {
         with_index(name)
@@ -97,7 +97,7 @@ def used_tensors(graph_def: Any) -> set[str]:
     }
 
 
-def variable_nodes(graph_def: Any) -> Mapping[str, Any]:
+def variable_nodes(graph_def: GraphDef) -> Mapping[str, NodeDef]:
     """{name: NodeDef} of the main graph's variables, by shared name."""
     return {
         node.attr["shared_name"].s.decode() or node.name: node
@@ -106,7 +106,7 @@ def variable_nodes(graph_def: Any) -> Mapping[str, Any]:
     }
 
 
-def _set_containers(nodes: Sequence[Any], container: str) -> None:
+def _set_containers(nodes: Sequence[NodeDef], container: str) -> None:
     for node in nodes:
         if node.op in _DECLARES_CONTAINER:
             node.attr["container"].s = container.encode()
@@ -114,7 +114,7 @@ def _set_containers(nodes: Sequence[Any], container: str) -> None:
                 node.attr["shared_name"].s = node.name.encode()
 
 
-def _name_functions(graph_def: Any, suffix: str) -> None:
+def _name_functions(graph_def: GraphDef, suffix: str) -> None:
     """A runtime knows a function by its name, and refuses another of the same name."""
     library = graph_def.library
     new = {f.signature.name: f"{f.signature.name}_{suffix}" for f in library.function}
@@ -128,7 +128,7 @@ def _name_functions(graph_def: Any, suffix: str) -> None:
             rename_references(node, new)
 
 
-def _complete_devices(graph_def: Any, default_device: str) -> None:
+def _complete_devices(graph_def: GraphDef, default_device: str) -> None:
     bodies = [function.node_def for function in graph_def.library.function]
     for nodes in [graph_def.node, *bodies]:
         for node in nodes:
@@ -136,7 +136,7 @@ def _complete_devices(graph_def: Any, default_device: str) -> None:
                 node.device = complete_device(node.device, default_device)
 
 
-def _drop_dangling_colocation(graph_def: Any) -> None:
+def _drop_dangling_colocation(graph_def: GraphDef) -> None:
     """Removes colocation with ops that are not in the graph, which an import refuses."""
     names = {node.name for node in graph_def.node}
     for node in graph_def.node:

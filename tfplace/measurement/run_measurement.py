@@ -4,13 +4,13 @@ import dataclasses
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from graphs.cluster import Cluster
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
+from graphs.protos import GraphDef
 from tfplace.measurement.held_runs import HeldRuns, keys_of
 from tfplace.measurement.machine_load import LoadMeter
 from tfplace.measurement.measuring_process import MeasuringProcess
@@ -56,7 +56,7 @@ class Timings:
 
 
 def measure_variants(
-    variants: Mapping[str, Any],
+    variants: Mapping[str, GraphDef],
     run: TrainingRun | Mapping[str, TrainingRun],
     cluster: Cluster,
     limits: StepLimits,
@@ -107,7 +107,7 @@ class _Comparison:
 
     def __init__(
         self,
-        variants: Mapping[str, Any],
+        variants: Mapping[str, GraphDef],
         run: TrainingRun | Mapping[str, TrainingRun],
         limits: StepLimits,
         compared: str,

@@ -10,13 +10,12 @@ device of the fed op's task, so that a step moves nothing that a training step w
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from graphs.names import op_of, with_index
-from graphs.protos import GraphDef
+from graphs.protos import Graph, GraphDef, Message, Operation, SessionConfig, Tensor, TfFunction
 from graphs.run_session import assigned, starting_values, write_variables
 from graphs.source_model import Initialization
 from tfplace.measurement.device_name import task_prefix
@@ -49,8 +48,8 @@ class FunctionRunner:
         remote = bool(task_prefix(runtime.device_names[0]))
         self._device = runtime.device_names[0] if remote else None
         self._has_gpu = bool(tf.config.list_logical_devices("GPU"))
-        self._feeds: list[Any] = []
-        self._variables: Any = None  # a GraphDef of their handles
+        self._feeds: list[Tensor] = []
+        self._variables: GraphDef = None  # a GraphDef of their handles
 
     def start(self) -> None:
         """Imports the graph and gives the variables their values."""
@@ -83,7 +82,7 @@ class FunctionRunner:
                 paths = functools.partial(_constant_feeds, needed, initialization)
                 self._call(_import_function(needed, {}, _fetch(ops), paths))
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _call(self, function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
         with tf.device(self._device):
             return function(*arguments)
 
@@ -120,7 +119,7 @@ class SessionRunner:
         self._session = v1.Session(
             f"grpc://{remote}" if remote else "", self._graph, _session_config(runtime)
         )
-        self._destroy: Any = None
+        self._destroy: list[Operation] | None = None
 
     def start(self) -> None:
         with self._graph.as_default():
@@ -131,8 +130,8 @@ class SessionRunner:
         request, runtime = self._request, self._runtime
         graph_def = _prepared_graph(request, run, runtime)
         feeds = _usable_feeds(graph_def, run)
-        input_map: dict[str, Any] = {}
-        resident: dict[str, Any] = {}  # variables that hold the feeds
+        input_map: dict[str, Tensor] = {}
+        resident: dict[str, np.ndarray] = {}  # variables that hold the feeds
         device_of = _devices_of_feeds(graph_def, feeds, runtime)
         for index, (tensor, value) in enumerate(feeds.items()):
             value = np.asarray(value, object if np.asarray(value).dtype.kind in "US" else None)
@@ -164,7 +163,7 @@ class SessionRunner:
             if ":" in name
         }
 
-    def trace(self) -> Any:
+    def trace(self) -> Message:
         """One step with a full trace: its StepStats."""
         metadata = v1.RunMetadata()
         options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
@@ -190,7 +189,7 @@ class SessionRunner:
         self._session.close()
 
 
-def _prepared_graph(request: PrepareRequest, run: TrainingRun, runtime: RuntimeConfig) -> Any:
+def _prepared_graph(request: PrepareRequest, run: TrainingRun, runtime: RuntimeConfig) -> GraphDef:
     graph_def = v1.GraphDef.FromString(request.graph_def)
     return prepare_run_graph(
         graph_def,
@@ -221,7 +220,7 @@ def _devices_of_feeds(
     return {tensor: f"{prefix or here}/device:CPU:0" for tensor, prefix in task.items()}
 
 
-def _constant_feeds(graph_def: GraphDef, initialization: Initialization) -> dict[str, Any]:
+def _constant_feeds(graph_def: GraphDef, initialization: Initialization) -> dict[str, Tensor]:
     """Checkpoint and asset paths as constants in place of the tensors that take them."""
     paths = dict(initialization.asset_feeds)
     if initialization.restore_op:
@@ -251,7 +250,7 @@ def _handles(graph_def: GraphDef) -> list[str]:
     return [node.name for node in graph_def.node if node.op == "VarHandleOp"]
 
 
-def _destroy_ops(graph: Any, handles: Sequence[str]) -> list[Any]:
+def _destroy_ops(graph: Graph, handles: Sequence[str]) -> list[Operation]:
     """Ops that free the resource variables; TensorFlow can't free reference variables."""
     return [
         tf.raw_ops.DestroyResourceOp(
@@ -261,16 +260,16 @@ def _destroy_ops(graph: Any, handles: Sequence[str]) -> list[Any]:
     ]
 
 
-def _fetch(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
+def _fetch(names: Sequence[str]) -> Callable[[Graph], Sequence[Operation | Tensor]]:
     return lambda graph: [graph.as_graph_element(name) for name in names]
 
 
 def _import_function(
     graph_def: GraphDef,
     feeds: Mapping[str, np.ndarray],
-    fetch: Callable[[Any], Sequence[Any]],
-    constants: Callable[[], Mapping[str, Any]] = dict,
-) -> Any:
+    fetch: Callable[[Graph], Sequence[Operation | Tensor]],
+    constants: Callable[[], Mapping[str, Tensor]] = dict,
+) -> TfFunction:
     """A function of the feeds that returns the fetched tensors and, when all is done, a 0.
 
     Args:
@@ -280,7 +279,7 @@ def _import_function(
       constants: called while the function is traced; gives more {tensor: value}.
     """
 
-    def body(*arguments: Any) -> list[Any]:
+    def body(*arguments: Tensor) -> list[Tensor]:
         input_map = {**constants(), **dict(zip(feeds, arguments, strict=True))}
         tf.graph_util.import_graph_def(graph_def, input_map, name="")
         fetched = fetch(v1.get_default_graph())
@@ -295,19 +294,19 @@ def _import_function(
     return v1.wrap_function(body, signature)
 
 
-def _variables_of(graph_def: GraphDef) -> Any:
+def _variables_of(graph_def: GraphDef) -> GraphDef:
     """A GraphDef of the variables alone."""
     variables = v1.GraphDef(versions=graph_def.versions)
     variables.node.extend(variable_nodes(graph_def).values())
     return variables
 
 
-def _assign_function(graph_def: GraphDef, values: Mapping[str, np.ndarray]) -> Any:
+def _assign_function(graph_def: GraphDef, values: Mapping[str, np.ndarray]) -> TfFunction:
     """A function that gives variables the values that it is called with."""
     known = variable_nodes(graph_def)
     nodes = [known[name] for name in values]
 
-    def body(*arguments: Any) -> Any:
+    def body(*arguments: Tensor) -> Tensor:
         tf.graph_util.import_graph_def(_variables_of(graph_def), name="")
         graph = v1.get_default_graph()
         variables = [graph.get_tensor_by_name(f"{node.name}:0") for node in nodes]
@@ -319,7 +318,7 @@ def _assign_function(graph_def: GraphDef, values: Mapping[str, np.ndarray]) -> A
     return v1.wrap_function(body, signature)
 
 
-def _session_config(runtime: RuntimeConfig) -> Any:
+def _session_config(runtime: RuntimeConfig) -> SessionConfig:
     config = v1.ConfigProto(
         allow_soft_placement=runtime.soft_placement, device_count={"CPU": runtime.num_logical_cpus}
     )

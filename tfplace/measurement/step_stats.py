@@ -19,12 +19,11 @@ import collections
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from graphs.op_graph import FloatArray
-from graphs.protos import NodeDef
+from graphs.protos import Message, NodeDef
 from tfplace.measurement.device_name import DeviceSpelling
 
 _TRANSFER_TYPES = frozenset({"RecvTensor", "_Send", "_Recv", "_HostSend", "_HostRecv", "MEMCPY"})
@@ -58,7 +57,7 @@ class StepTrace:
     is_transfer: np.ndarray
 
 
-def parse_step_stats(step_stats: Any, device_names: Sequence[str]) -> StepTrace:
+def parse_step_stats(step_stats: Message, device_names: Sequence[str]) -> StepTrace:
     """Rows of a StepStats proto, each run of an op once.
 
     A GPU op's time is its kernels' and its copies' within the GPU, from the first one's start;

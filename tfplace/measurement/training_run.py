@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from graphs.protos import GraphDef
 from graphs.source_model import Initialization
 from tfplace.measurement.device_name import device_key
 
@@ -25,7 +25,7 @@ class TrainingRun:
     feeds: Mapping[str, np.ndarray]
     fetches: Sequence[str]
     initialization: Initialization = dataclasses.field(default_factory=Initialization)
-    source_graph: Any = None
+    source_graph: GraphDef | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -142,7 +142,7 @@ def _undisturbed_seconds(seconds: FloatArray) -> float:
     return float(np.median(seconds[steady(seconds.tolist())]))
 
 
-def _nothing_on(graph_def: GraphDef, device: str) -> Any:
+def _nothing_on(graph_def: GraphDef, device: str) -> GraphDef:
     """A graph of one NoOp."""
     empty = type(graph_def)(versions=graph_def.versions)
     empty.node.add(name=_EMPTY_OP, op="NoOp", device=device)

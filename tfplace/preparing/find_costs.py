@@ -285,7 +285,7 @@ def _bools(arrays: Arrays, name: str, num_nodes: int) -> Any:
     return _checked(arrays[name], name, np.bool_, num_nodes)
 
 
-def _checked(array: Any, name: str, dtype: DType, num_nodes: int) -> Any:
+def _checked(array: np.ndarray, name: str, dtype: DType, num_nodes: int) -> Any:
     if array.dtype != dtype or array.shape != (num_nodes,):
         raise ValueError(f"{name} is {array.dtype}{list(array.shape)}")
     return array

@@ -5,7 +5,6 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,7 @@ class LoadedModel:
     flat: FlatGraph
     properties: TensorProperties
     built: BuiltGraph
-    feeds: Mapping[str, Any]
+    feeds: Mapping[str, np.ndarray]
     split: SplitModel | None
     to_split: StepToSplit
     reading_seconds: float
@@ -125,7 +124,7 @@ def _loaded(
     began = time.monotonic()
     source, split = to_split.source, None
     told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
-    feeds: Mapping[str, Any] | None = None
+    feeds: Mapping[str, np.ndarray] | None = None
     if options.fed is not None:  # what doesn't fit is told before shapes are inferred
         own = source.signatures.get(run_name(source))
         names = names_of_run(source, source.feeds)
@@ -173,7 +172,7 @@ def _source(
 
 def _made_up(
     flat: FlatGraph, properties: TensorProperties, feeds: Sequence[TensorSpec], seed: int
-) -> Mapping[str, Any]:
+) -> Mapping[str, np.ndarray]:
     return made_when_read(feeds, lambda: feeds_of_opened(flat, properties, feeds, seed))
 
 

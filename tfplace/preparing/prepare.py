@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -111,7 +111,7 @@ class PreparedModel(LoadedModel):
         read = read_placement(path, graph.op_names, self.problem.device_names, default)
         return beside_others(read, graph, self.problem.op_seconds)
 
-    def opened_on(self, device_of_op: IntArray) -> Any:
+    def opened_on(self, device_of_op: IntArray) -> GraphDef:
         """The opened graph with the devices of a placement i4[N] on its nodes."""
         names = self.problem.device_names
         return self.flat.on_devices([names[d] for d in device_of_op[self.built.op_of_node]])
@@ -120,7 +120,7 @@ class PreparedModel(LoadedModel):
         """What a placement i4[N] is written with beside its devices."""
         return () if self.order is None else self.order(self, device_of_op)
 
-    def placed_run_graph(self, device_of_op: IntArray, in_order: bool = True) -> Any:
+    def placed_run_graph(self, device_of_op: IntArray, in_order: bool = True) -> GraphDef:
         """The model's run graph with a placement i4[N] and, unless left out, its order."""
         wanted = origin_devices(self.flat, self.built, device_of_op, self.problem.device_names)
         known = known_origins(self.source.graph_def, wanted)

@@ -18,6 +18,7 @@ from graphs.host.freed_memory import uncollected
 from graphs.host.own_network import environment
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
+from graphs.protos import JsonObject
 from graphs.source_model import SourceModel
 from rewrite.emit_forms import tags_of
 from rewrite.model_builder import TAGS, BuiltModel
@@ -140,7 +141,7 @@ def prove(
             comparison, structure=True, structure_compared=structure.compared, split=split
         )
         bound, any_split = _bounds(prepared.steps_read, begun.bound, interruption, end)
-        nothing: tuple[Mapping[str, Any], str] = {}, ""
+        nothing: tuple[JsonObject, str] = {}, ""
         used, failure = nothing
         tracing = TRACE_BEGIN_SECONDS + TRACE_SECONDS_PER_OP * prepared.problem.num_ops
         if emitted.is_traced and end - time.monotonic() >= tracing:
@@ -263,7 +264,7 @@ def tasks_of(cluster: Cluster, is_present: bool) -> Iterator[RemoteTasks]:
 
 def devices_used(
     prepared: PreparedModel, emitted: Path, seconds: float = math.inf
-) -> tuple[Mapping[str, Any], str]:
+) -> tuple[JsonObject, str]:
     """{device: {"ops": n, "seconds": t}} from a trace of the emitted model, loaded again.
 
     The text says why it fails, if it does for other reasons than time or memory. A training step

@@ -8,11 +8,10 @@ takes several times 2 s for its start alone.
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from graphs.protos import JsonObject
 from rewrite.split.prove.written.prove_loads import LOADS
 from rewrite.verify import RunLimits
 from tfplace.budget import PARTS
@@ -139,7 +138,7 @@ def decide(
     )
 
 
-def split_proof_sentence(proof: Mapping[str, Any], run: str = "") -> str:
+def split_proof_sentence(proof: JsonObject, run: str = "") -> str:
     """What was proven, for a person; `run` is what is said of comparing the run besides."""
     if proof["distinct_ops"] is None:
         return "the split step has the structure that was decided; interrupted before more"

@@ -17,6 +17,7 @@ import psutil
 
 from graphs.errors import ModelError, VerificationError
 from graphs.placement import Infeasible
+from graphs.protos import JsonObject
 from rewrite.emit_forms import tags_of
 from rewrite.one_of_alike import LEAST_NODES
 from rewrite.pass_base import RewriteError
@@ -78,7 +79,7 @@ def proven_split(
     seconds: float,
     interruption: Interruption,
     begun: BegunCases | None = None,
-) -> Mapping[str, Any]:
+) -> JsonObject:
     """Proves a split step; after Ctrl-C by its structure alone. Warns of what isn't proven.
 
     Args:

@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -13,7 +12,7 @@ from graphs.counted import counted
 from graphs.devices_asked import matching_devices
 from graphs.host.did_you_mean import did_you_mean
 from graphs.pricing.kernels import kernel_table
-from graphs.protos import NodeDef
+from graphs.protos import JsonObject, NodeDef
 from rewrite.annotate_devices import bodies
 from rewrite.pass_base import op_path
 from tfplace.grouping.copies import shard_of_op
@@ -91,7 +90,7 @@ class DeviceCheck:
     misplaced: Sequence[Misplaced]
     memory: Mapping[str, DeviceMemory]
     runs: bool
-    split: Mapping[str, Any] | None = None
+    split: JsonObject | None = None
     num_shards: int = 1
 
 
@@ -172,7 +171,10 @@ def _asked(prepared: LoadedModel) -> Iterator[_Asked]:
 
 
 def _wrong(
-    asked: _Asked, matches: Sequence[int], names: Sequence[str], can_run: Callable[[Any, int], bool]
+    asked: _Asked,
+    matches: Sequence[int],
+    names: Sequence[str],
+    can_run: Callable[[NodeDef, int], bool],
 ) -> Misplaced | None:
     """What is wrong with one op, whatever the others ask for; None for nothing.
 

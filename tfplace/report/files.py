@@ -6,7 +6,6 @@ import json
 import pprint
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from graphs.counted import counted
 from graphs.flat_graph import Origin
@@ -117,7 +116,7 @@ def _lines(value: Mapping[str, str]) -> bytes:
     return b"{\n " + json.dumps(value, separators=(",\n ", ": ")).encode()[1:-1] + b"\n}\n"
 
 
-def _json(value: Any, indent: int | None = 1) -> bytes:
+def _json(value: object, indent: int | None = 1) -> bytes:
     return json.dumps(value, indent=indent, allow_nan=False).encode() + b"\n"
 
 

@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -12,6 +11,7 @@ from rich.console import Console
 from graphs.counted import counted
 from graphs.errors import NothingToSplitError
 from graphs.problem import Problem
+from graphs.protos import JsonObject
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.report.split_facts import split_facts_with_work, split_sentences
@@ -97,7 +97,7 @@ class Inspection:
     unpriced_ops: Mapping[str, int]
     without_gpu_kernel: Mapping[str, int]
     cluster: str
-    split: Mapping[str, Any] | None
+    split: JsonObject | None
     not_split: str = ""
 
 

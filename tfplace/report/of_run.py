@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.effects import left_out
 from graphs.pricing.costs import Costs, Provenance
+from graphs.protos import JsonObject
 from rewrite.written_signature import of_another_name
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.data_parallel import NAME, DataParallel
@@ -116,7 +116,7 @@ def report_of(
     )
 
 
-def cost_facts(costs: Costs) -> Mapping[str, Any]:
+def cost_facts(costs: Costs) -> JsonObject:
     """How many ops were traced, scaled or priced, and what of the measured step that explains."""
     ops = costs.num_ops_by_provenance()
     return {
@@ -131,7 +131,7 @@ def cost_facts(costs: Costs) -> Mapping[str, Any]:
     }
 
 
-def _model_facts(prepared: PreparedModel) -> Mapping[str, Any]:
+def _model_facts(prepared: PreparedModel) -> JsonObject:
     source = prepared.source
     return {
         "path": source.path,
@@ -149,7 +149,7 @@ def _model_facts(prepared: PreparedModel) -> Mapping[str, Any]:
     }
 
 
-def _cluster_facts(cluster: Cluster, has_forgotten: bool) -> Mapping[str, Any]:
+def _cluster_facts(cluster: Cluster, has_forgotten: bool) -> JsonObject:
     devices = [
         {"name": d.name, "type": d.type, "memory_bytes": d.memory_bytes} for d in cluster.devices
     ]
@@ -161,7 +161,7 @@ def _cluster_facts(cluster: Cluster, has_forgotten: bool) -> Mapping[str, Any]:
     }
 
 
-def search_facts(result: SearchResult) -> Mapping[str, Any]:
+def search_facts(result: SearchResult) -> JsonObject:
     """A search's figures (the contract, section 4)."""
     return {
         "num_trials": result.num_trials,

@@ -1,10 +1,10 @@
 """What `tfplace simulate` says beside the prediction: the split, the kind of parallelism."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from graphs.counted import counted
 from graphs.op_graph import IntArray
+from graphs.protos import JsonObject
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
 from tfplace.preparing.options import ProblemOptions
@@ -17,7 +17,7 @@ from tfplace.units_text import bytes_text, seconds_text
 
 def simulation_facts(
     prepared: PreparedModel, options: ProblemOptions, device_of_op: IntArray, can_run: bool
-) -> Mapping[str, Any]:
+) -> JsonObject:
     """`split`, `parallelism` and `data_parallel`, as report.json has them.
 
     Args:
@@ -36,7 +36,7 @@ def simulation_facts(
     return {"split": split_facts(prepared.split), "parallelism": kind, "data_parallel": baseline}
 
 
-def simulation_sentences(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def simulation_sentences(facts: JsonObject) -> Iterator[tuple[str, str]]:
     """The same for a person."""
     if facts["split"] is not None:
         yield from split_sentences(facts["split"])

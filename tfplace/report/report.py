@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphs.protos import Json, JsonObject
 from rewrite.verify import Verified
 from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.device_counts import OnDevices
@@ -44,13 +45,13 @@ class Report:
     seed: int
     algorithm: str
     evaluator: str
-    model: Mapping[str, Any]
-    cluster: Mapping[str, Any]
-    costs: Mapping[str, Any]
+    model: JsonObject
+    cluster: JsonObject
+    costs: JsonObject
     baselines: Mapping[str, Baseline]
     best: Best
     lower_bound_seconds: float | None
-    search: Mapping[str, Any]
+    search: JsonObject
     measured: Measured | None
     verified: Verified
     verdict: str
@@ -58,13 +59,13 @@ class Report:
     command: str = ""
     output_dir: str = ""
     loading_needs: LoadingNeeds = ""
-    split: Mapping[str, Any] | None = None
-    any_split: Mapping[str, Any] | None = None
-    order: Mapping[str, Any] | None = None
-    parallelism: Mapping[str, Any] | None = None
+    split: JsonObject | None = None
+    any_split: JsonObject | None = None
+    order: JsonObject | None = None
+    parallelism: JsonObject | None = None
     shards_tried: Sequence[TriedShards] = ()
-    advice: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"sentences": []})
-    waiting: Sequence[Mapping[str, Any]] = ()
+    advice: JsonObject = dataclasses.field(default_factory=lambda: {"sentences": []})
+    waiting: Sequence[JsonObject] = ()
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
     by_devices: Sequence[OnDevices] = ()
     rounds: Sequence[Round] = ()
@@ -118,7 +119,7 @@ class Report:
             return apart_text(predicted, timing.median_seconds)
         return too_short_text(predicted)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """The object of report.json; numbers that are not finite become null."""
         return {
             "schema_version": SCHEMA_VERSION,
@@ -131,13 +132,13 @@ class Report:
         }
 
 
-def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
+def comparison_to_json(comparison: Comparison) -> dict[str, Json]:
     """Its fields, and each placement's timing under the placement's name."""
     fields = plain(comparison)
     return {**fields.pop("timings"), **fields}
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any) -> Json:
     """Dataclasses, arrays and tuples as what JSON has; inf and nan as None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}

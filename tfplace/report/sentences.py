@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from graphs.counted import counted
+from graphs.protos import JsonObject
 from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.data_parallel import NAME, DataParallel
 from tfplace.choosing.device_counts import OnDevices
@@ -107,7 +107,7 @@ def is_untried(reason: str) -> bool:
     return reason.startswith("not tried")
 
 
-def order_text(order: Mapping[str, Any], step_seconds: float) -> str:
+def order_text(order: JsonObject, step_seconds: float) -> str:
     """What the order edges are worth."""
     if not order["edges"]:
         return "no order was found that beats first come, first served: no edges"
@@ -159,9 +159,7 @@ def advice(estimate: DataParallel | None, step_seconds: float) -> list[str]:
     ]
 
 
-def shards_advice(
-    parallelism: Mapping[str, Any], shards_tried: Sequence[TriedShards] = ()
-) -> list[str]:
+def shards_advice(parallelism: JsonObject, shards_tried: Sequence[TriedShards] = ()) -> list[str]:
     """What to do where shards share one device; nothing if the unsplit step was tried, too.
 
     Args:

@@ -1,10 +1,9 @@
 """What `tfplace solve` says of the placement that it found, as JSON and as text."""
 
-from typing import Any
-
 from rich.console import Console
 
 from graphs.counted import counted
+from graphs.protos import Json
 from tfplace.choosing.solve import Solved
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.report.of_run import search_facts
@@ -19,7 +18,7 @@ from tfplace.version import __version__
 
 def solved_to_json(
     solved: Solved, path: str, options: OptimizeOptions, placement: str | None
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """The contract's section 4, as far as there is no model: keys mean what they mean there.
 
     Args:

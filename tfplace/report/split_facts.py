@@ -1,12 +1,12 @@
 """How a step was split along its batch, for report.json and `tfplace inspect --shards`."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from graphs.counted import counted
 from graphs.names import op_of
 from graphs.pricing.node_work import node_work
+from graphs.protos import JsonObject
 from rewrite.split.split_model import SplitModel
 from rewrite.split.states import shard_sizes
 from rewrite.split.summary import AN_OUTPUT, split_work, summary_of
@@ -19,7 +19,7 @@ LITTLE = 0.5
 """A step of which less than this share of the work is split gains little by it."""
 
 
-def split_facts(split: SplitModel | None) -> Mapping[str, Any] | None:
+def split_facts(split: SplitModel | None) -> JsonObject | None:
     """The contract's fields; None where the step is whole."""
     if split is None:
         return None
@@ -37,7 +37,7 @@ def split_facts(split: SplitModel | None) -> Mapping[str, Any] | None:
 
 def any_split_facts(
     bounds: Sequence[RangeBound], step_seconds: float, left_whole: int = 0
-) -> Mapping[str, Any] | None:
+) -> JsonObject | None:
     """What no number of shards can beat; None where several were not tried.
 
     Args:
@@ -56,7 +56,7 @@ def any_split_facts(
     }
 
 
-def split_facts_with_work(split: SplitModel | None) -> Mapping[str, Any] | None:
+def split_facts_with_work(split: SplitModel | None) -> JsonObject | None:
     """The same, with shares of the floating-point work: split, whole by reason, and the rest."""
     facts = split_facts(split)
     if split is None or facts is None:
@@ -75,7 +75,7 @@ def split_facts_with_work(split: SplitModel | None) -> Mapping[str, Any] | None:
     }
 
 
-def split_sentences(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def split_sentences(facts: JsonObject) -> Iterator[tuple[str, str]]:
     """The same for a person, as names and what is said of them."""
     yield "split", _what_is_split(facts)
     copies = f"{counted(facts['sharded_ops'], 'op has', 'ops have')} a copy for each shard"
@@ -101,7 +101,7 @@ def split_sentences(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "note", "most of the floating-point work is not split: shards gain little here"
 
 
-def _what_is_split(facts: Mapping[str, Any]) -> str:
+def _what_is_split(facts: JsonObject) -> str:
     """ "a batch of 7 into 3 shards of 3, 2 and 2, ..."."""
     sizes = shard_sizes(facts["batch"], facts["shards"])
     each = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} or {sizes[-1]}"
@@ -115,7 +115,7 @@ def _what_is_split(facts: Mapping[str, Any]) -> str:
     return f"{batch} into {facts['shards']} shards of {each}: {along}"
 
 
-def _joints(facts: Mapping[str, Any]) -> str:
+def _joints(facts: JsonObject) -> str:
     """What stands where shards and whole ops meet."""
     counts = [
         f"{facts[key]:,} {'tensor is' if facts[key] == 1 else 'tensors are'} {words}"
@@ -129,11 +129,11 @@ def _joints(facts: Mapping[str, Any]) -> str:
     return ", ".join(counts) or "no tensor is summed, joined or cut"
 
 
-def _of_work(facts: Mapping[str, Any], key: str) -> str:
+def _of_work(facts: JsonObject, key: str) -> str:
     return f": {share_text(facts[key])} of the floating-point work" if key in facts else ""
 
 
-def _share(row: Mapping[str, Any]) -> str:
+def _share(row: JsonObject) -> str:
     """What share of the work stays whole for a reason; nothing where it is next to none."""
     share = row.get("flops_share", 0.0)
     return f" ({share_text(share)} of the work)" if share >= 0.005 else ""

@@ -1,13 +1,14 @@
 """What was measured of a machine, for a person and as JSON: `calibrate`, and for reports."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from graphs.cluster import Cluster
 from graphs.clusters.cluster_file import cluster_to_json
+from graphs.protos import Json, JsonObject
 from tfplace.report.report import plain
 from tfplace.report.text import print_facts, table
 from tfplace.units_text import seconds_text, share_text
@@ -17,7 +18,7 @@ if TYPE_CHECKING:  # calibrating needs TensorFlow, other commands' reports don't
     from tfplace.measurement.calibration.line_fit import LineFit
 
 
-def calibration_to_json(calibration: "Calibration", output: str) -> dict[str, Any]:
+def calibration_to_json(calibration: "Calibration", output: str) -> dict[str, Json]:
     """The result object: the cluster file's content, and how good its figures are."""
     return {
         "output": output,
@@ -162,7 +163,7 @@ def figures_of(cluster: Cluster) -> str:
     return PARTLY if cluster.transfer_work is None else MEASURED
 
 
-def machine_facts(cluster: Cluster, has_forgotten: bool = False) -> Mapping[str, Any]:
+def machine_facts(cluster: Cluster, has_forgotten: bool = False) -> JsonObject:
     """`figures`, of these words; `taught` by earlier runs; and whether that was forgotten."""
     return {
         "figures": figures_of(cluster),
@@ -176,7 +177,7 @@ def figures_text(figures: str) -> str:
     return _SAYS[figures]
 
 
-def machine_text(facts: Mapping[str, Any]) -> str:
+def machine_text(facts: JsonObject) -> str:
     """One line of them."""
     said = figures_text(facts["figures"])
     if facts["forgotten"]:

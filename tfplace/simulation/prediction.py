@@ -3,12 +3,12 @@
 import dataclasses
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
+from graphs.protos import JsonObject
 from tfplace.simulation.simulated import Simulated
 from tfplace.simulation.simulator import Simulator
 
@@ -43,7 +43,7 @@ class Prediction:
     transfers: int
     transfer_bytes: int
     communication: str
-    order: Mapping[str, Any] | None = None
+    order: JsonObject | None = None
 
 
 def prediction_of(placed: Simulated) -> Prediction:

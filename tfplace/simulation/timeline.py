@@ -7,23 +7,23 @@ thread 0 for the idle task, so both are counted from 1.
 """
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from graphs.op_graph import FloatArray, LongArray
 from graphs.problem import Problem
+from graphs.protos import Json, JsonObject
 from tfplace.simulation.schedule import Schedule, memory_use
 
 NANOSECONDS_PER_SECOND = 1e9
 
-TraceEvent = dict[str, Any]
+TraceEvent = dict[str, Json]
 Track = tuple[int, int]
 """(process, thread)."""
 
 
-def chrome_trace(problem: Problem, schedule: Schedule) -> Mapping[str, Any]:
+def chrome_trace(problem: Problem, schedule: Schedule) -> JsonObject:
     """The trace as the object that trace viewers load from JSON.
 
     A device is a process with a thread for each slot and a counter of its memory; all links
@@ -198,13 +198,11 @@ def _memory_events(problem: Problem, schedule: Schedule) -> Iterator[TraceEvent]
             }
 
 
-def _metadata(kind: str, track: Track, args: Mapping[str, Any]) -> TraceEvent:
+def _metadata(kind: str, track: Track, args: JsonObject) -> TraceEvent:
     return {"ph": "M", "name": kind, "pid": track[0], "tid": track[1], "args": dict(args)}
 
 
-def _complete(
-    name: str, track: Track, span: tuple[float, float], args: Mapping[str, Any]
-) -> TraceEvent:
+def _complete(name: str, track: Track, span: tuple[float, float], args: JsonObject) -> TraceEvent:
     """A complete event; its span is (start, duration) in microseconds."""
     return {
         "ph": "X",

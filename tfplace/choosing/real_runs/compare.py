@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
+from graphs.protos import GraphDef
 from tfplace.choosing.baselines import GIVEN, SINGLE, Candidate
 from tfplace.choosing.memory_limit import LIMIT
 from tfplace.choosing.run_results import PLACED, Comparison
@@ -61,7 +61,7 @@ def distinct_runs(
     prepared: PreparedModel,
     placements: Mapping[str, IntArray],
     unsplit: PreparedModel | None = None,
-) -> tuple[dict[str, Any], dict[str, str]]:
+) -> tuple[dict[str, GraphDef], dict[str, str]]:
     """{name: run graph} without repetitions, and {name: the first one with this placement}.
 
     Args:

@@ -3,11 +3,11 @@
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
+from graphs.protos import GraphDef
 from tfplace.choosing.baselines import GIVEN
 from tfplace.choosing.real_runs.compare import distinct_runs
 from tfplace.choosing.scheduling.model_order import simulated_in_order
@@ -69,7 +69,7 @@ NUM_STEPS = 3
 
 
 def measure_peaks(
-    variants: Mapping[str, Any], run: TrainingRun, cluster: Cluster, limits: StepLimits
+    variants: Mapping[str, GraphDef], run: TrainingRun, cluster: Cluster, limits: StepLimits
 ) -> dict[str, Mapping[str, DevicePeak] | Infeasible]:
     """{variant: {device: peak}}: the most that a device held in a step, variables included.
 

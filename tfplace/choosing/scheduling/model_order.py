@@ -3,8 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from graphs.graph_view import GraphView
 from graphs.names import op_of
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
+from graphs.protos import JsonObject
 from graphs.source_model import SourceModel
 from rewrite.order.order_edges import OrderEdge, without_cycles
 from rewrite.split.effects import changes_state
@@ -140,7 +140,7 @@ def simulated_in_order(
     return without or simulated(problem, device_of_op)
 
 
-def order_facts(prepared: PreparedModel, device_of_op: IntArray) -> Mapping[str, Any] | None:
+def order_facts(prepared: PreparedModel, device_of_op: IntArray) -> JsonObject | None:
     """report.json's `order`; None where no order was asked for."""
     if not isinstance(prepared.order, ModelOrder):
         return None

@@ -7,11 +7,10 @@ replaces a transfer by a control edge where only the order matters.
 import contextlib
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
-from graphs.protos import GraphDef
+from graphs.protos import GraphDef, Operation, Tensor
 from graphs.source_model import Initialization
 from tfplace.measurement.training_run import TrainingRun
 
@@ -106,7 +105,7 @@ def ping_pong(source: str, target: str, num_bytes: int, num_hops: int) -> Probe:
     drawing = _Drawing()
     elements = _elements(num_bytes)
     handle = drawing.variable(source, elements)
-    back: list[Any] = []
+    back: list[Operation] = []
     for _ in range(num_hops):
         there = drawing.first_element(target, drawing.read_again(source, handle, back))
         back = [drawing.keep(source, there)]
@@ -144,7 +143,7 @@ def products_beside_transfers(
     return drawing.probe(device, ends)
 
 
-def _send(drawing: "_Drawing", transfers: TransferProbe) -> list[Any]:
+def _send(drawing: "_Drawing", transfers: TransferProbe) -> list[Operation]:
     """Adds the transfers; returns the ops that run where and when the tensors have arrived."""
     handle = drawing.variable(transfers.source, _elements(transfers.num_bytes))
     sent = [drawing.read_again(transfers.source, handle, ()) for _ in range(transfers.count)]
@@ -154,7 +153,7 @@ def _send(drawing: "_Drawing", transfers: TransferProbe) -> list[Any]:
 
 def _product_chain(
     drawing: "_Drawing", device: str, side: int, depth: int
-) -> tuple[list[Any], Any]:
+) -> tuple[list[Tensor], Operation]:
     """The products in turn, and the op at their end."""
     factor = drawing.read(device, side * side, 1.0 / side)  # products stay as they are
     products = []
@@ -168,7 +167,9 @@ def _product_chain(
     return products, drawing.keep(device, drawing.first_element(device, value))
 
 
-def _min_max_chain(drawing: "_Drawing", device: str, value: Any, most: Any, length: int) -> Any:
+def _min_max_chain(
+    drawing: "_Drawing", device: str, value: Tensor, most: Tensor, length: int
+) -> Tensor:
     with drawing.on(device):
         for position in range(length):  # in turn: Grappler merges equal types
             kind = tf.raw_ops.Maximum if position % 2 else tf.raw_ops.Minimum
@@ -187,13 +188,13 @@ class _Drawing:
         self._graph = tf.Graph()
         self._init_ops: list[str] = []
 
-    def on(self, device: str) -> Any:
+    def on(self, device: str) -> contextlib.ExitStack:
         stack = contextlib.ExitStack()
         stack.enter_context(self._graph.as_default())
         stack.enter_context(tf.device(device))
         return stack
 
-    def variable(self, device: str, elements: int, value: float = 1.0) -> Any:
+    def variable(self, device: str, elements: int, value: float = 1.0) -> Tensor:
         """The handle of a vector that holds `value` everywhere."""
         name = f"variable_{len(self._init_ops)}"
         with self.on(device):
@@ -205,26 +206,30 @@ class _Drawing:
         self._init_ops.append(initial.name)
         return handle
 
-    def read(self, device: str, elements: int, value: float = 1.0) -> Any:
+    def read(self, device: str, elements: int, value: float = 1.0) -> Tensor:
         """The value of a new variable."""
         return self.read_again(device, self.variable(device, elements, value), ())
 
-    def read_again(self, device: str, handle: Any, after: Sequence[Any]) -> Any:
+    def read_again(
+        self, device: str, handle: Tensor, after: Sequence[Operation | Tensor]
+    ) -> Tensor:
         """The variable's buffer: nothing is copied on its device."""
         with self.on(device), tf.control_dependencies(after):
             return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
 
-    def first_element(self, device: str, vector: Any) -> Any:
+    def first_element(self, device: str, vector: Tensor) -> Tensor:
         with self.on(device):
             return tf.raw_ops.Slice(input=vector, begin=[0], size=[1])
 
-    def keep(self, device: str, element: Any) -> Any:
+    def keep(self, device: str, element: Tensor) -> Operation:
         """Assigns a vector of one element to a new variable on the device."""
         handle = self.variable(device, 1)
         with self.on(device):
             return tf.raw_ops.AssignVariableOp(resource=handle, value=element)
 
-    def probe(self, device: str, ends: Sequence[Any], fetched: Sequence[Any] = ()) -> Probe:
+    def probe(
+        self, device: str, ends: Sequence[Operation], fetched: Sequence[Tensor] = ()
+    ) -> Probe:
         with self.on(device), tf.control_dependencies(ends):
             tf.raw_ops.NoOp(name=_DONE)
         initialization = Initialization(init_ops=tuple(self._init_ops))

@@ -6,12 +6,12 @@ And what it spends its time and its links on: heaviest ops, largest transfers.
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from graphs.op_graph import FloatArray
 from graphs.problem import Problem
+from graphs.protos import Json
 from tfplace.report.explaining.causes import Causes, causes_of
 from tfplace.report.explaining.waiting import (
     DeviceTime,
@@ -56,7 +56,7 @@ def tensor_name(problem: Problem, tensor: int) -> str:
     return f"^{name}" if output < 0 else f"{name}:{output}"
 
 
-def _largest(values: Any, count: int) -> list[int]:
+def _largest(values: np.ndarray, count: int) -> list[int]:
     order = np.argsort(-values, kind="stable")[:count].tolist()
     return [index for index in order if values[index] > 0]
 
@@ -160,7 +160,7 @@ class Explained:
         makespan = self.schedule.makespan
         return [sentence(t, d, makespan, self.names) for d, t in enumerate(self.times)]
 
-    def waiting(self) -> list[dict[str, Any]]:
+    def waiting(self) -> list[dict[str, Json]]:
         """[D]: the same as report.json has it."""
         full = self.problem.device_names
         return [

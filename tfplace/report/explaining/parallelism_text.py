@@ -1,11 +1,11 @@
 """The kind of parallelism of a placement in a few words, for the verdict's sentence."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from graphs.problem import Problem
+from graphs.protos import JsonObject
 from tfplace.report.explaining import parallelism as kinds
 from tfplace.report.explaining.parallelism import Parallelism
 from tfplace.report.explaining.waiting import short_names
@@ -38,7 +38,7 @@ def _listed(devices: Sequence[int], names: Sequence[str]) -> str:
     return ", ".join(names[device] for device in devices)
 
 
-def parallelism_facts(found: Parallelism, problem: Problem) -> Mapping[str, Any]:
+def parallelism_facts(found: Parallelism, problem: Problem) -> JsonObject:
     """report.json's `parallelism` (the contract, section 9)."""
     shares = found.work / (found.work.sum() or 1.0)
     return {

@@ -2,13 +2,14 @@
 
 import bisect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphs.counted import counted
 from graphs.op_graph import FloatArray
+from graphs.protos import Json, JsonObject
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.elements import NUM_COLOURS, colours, section, swatch, text
 from tfplace.simulation.schedule import MemoryUse
@@ -17,7 +18,7 @@ from tfplace.units_text import bytes_text, seconds_text, share_text
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 800, 230, 70, 16, 34
 
 
-def best_so_far(search: Mapping[str, Any], bound_seconds: float | None) -> str:
+def best_so_far(search: JsonObject, bound_seconds: float | None) -> str:
     """An SVG; a sentence where nothing better was found than at the start.
 
     Args:
@@ -68,7 +69,9 @@ def best_so_far(search: Mapping[str, Any], bound_seconds: float | None) -> str:
     )
 
 
-def _paths(points: Sequence[tuple[int, float]], stages: Sequence[Any], at: Any) -> list[str]:
+def _paths(
+    points: Sequence[tuple[int, float]], stages: Sequence[Json], at: Callable[[float, float], str]
+) -> list[str]:
     """[stages]: the curve's steps, cut where one stage ends and the next begins."""
     trials = [trial for trial, _ in points]
     paths, since = [], points[0][0]
@@ -108,7 +111,7 @@ def _label(point: str, content: str, anchor: str, shift: tuple[int, int] = (0, -
     )
 
 
-def _legend(stages: Sequence[Mapping[str, Any]]) -> str:
+def _legend(stages: Sequence[JsonObject]) -> str:
     since, items = 0, []
     for number, stage in enumerate(stages):
         trials = stage["num_trials"] - since

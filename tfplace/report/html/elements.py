@@ -4,7 +4,6 @@ import html
 import itertools
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from graphs.problem import Problem
 
@@ -71,7 +70,7 @@ def swatch(colour: int, label: str) -> str:
     return f"<span class='device'><i class='d{colour}'></i>{text(label)}</span>"
 
 
-def data(identity: str, value: Any) -> str:
+def data(identity: str, value: object) -> str:
     """A value for the page's script; no text in it can end the element."""
     content = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for character, code in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):

@@ -1,10 +1,9 @@
 """The whole page, from verdict to the command that makes it again."""
 
 import importlib.resources
-from collections.abc import Mapping
-from typing import Any
 
 from graphs.counted import counted
+from graphs.protos import JsonObject
 from tfplace.choosing.baselines import Baseline
 from tfplace.proving.run_estimate import split_proof_sentence
 from tfplace.report.explaining.explained import (
@@ -211,7 +210,7 @@ def split_section(report: Report) -> str:
     )
 
 
-def _shares(kind: Mapping[str, Any]) -> str:
+def _shares(kind: JsonObject) -> str:
     """What each device has of each shard's work, as shares of all work."""
     head = ["of all work", *(f"shard {m}" for m in range(len(kind["shares"][0]["shards"])))]
     rows = [

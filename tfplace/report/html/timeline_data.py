@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
+from graphs.protos import Json
 from tfplace.grouping.copies import shard_of_op
 from tfplace.report.explaining.causes import OP, TRANSFER
 from tfplace.report.explaining.explained import Explained, tensor_name
@@ -40,7 +41,7 @@ BUTTONS = (
 OF_SHARDS = ("colour", "colours", "colour by shard or by device (c)")
 
 
-def timeline_data(explained: Explained) -> dict[str, Any]:
+def timeline_data(explained: Explained) -> dict[str, Json]:
     """What the script gets; its `rows` are those of devices, slot by slot, then those of links."""
     schedule, graph = explained.schedule, explained.problem.graph
     moved, scale = schedule.transfers, NUM_TICKS / (schedule.makespan or 1.0)
@@ -97,7 +98,7 @@ def _transfer_columns(
     scale: float,
     places: "_Places",
     scopes: dict[str, int],
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     schedule, problem = explained.schedule, explained.problem
     moved = schedule.transfers
     maker = problem.graph.tensor_producer[moved.tensor[sent]]
@@ -134,7 +135,7 @@ class _Places:
         return self.of_op.get(item, -1) + 1
 
 
-def _scope_and_name(name: str, scopes: dict[str, int]) -> list[Any]:
+def _scope_and_name(name: str, scopes: dict[str, int]) -> list[Json]:
     """[number of the scope, last part] of a name; a scope that is new gets the next number."""
     if len(name) > MAX_NAME:
         name = f"{name[: MAX_NAME // 2]}…{name[-MAX_NAME // 2 :]}"
@@ -146,11 +147,11 @@ def _ticks(seconds: FloatArray, scale: float) -> list[int]:
     return np.rint(seconds * scale).astype(np.int64).tolist()
 
 
-def _device_rows(explained: Explained, slots: IntArray) -> tuple[IntArray, list[dict[str, Any]]]:
+def _device_rows(explained: Explained, slots: IntArray) -> tuple[IntArray, list[dict[str, Json]]]:
     """Row of each op i4[N], and the rows: every device has one at least, in which it waits."""
     device = explained.schedule.device_of_op
     does_run = explained.schedule.op_end > explained.schedule.op_start
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Json]] = []
     first = []
     for number, name in enumerate(explained.names):
         here = slots[(device == number) & does_run]
@@ -160,7 +161,7 @@ def _device_rows(explained: Explained, slots: IntArray) -> tuple[IntArray, list[
     return (np.array(first, dtype=np.int32)[device] + slots).astype(np.int32), rows
 
 
-def _link_rows(explained: Explained, before: int) -> tuple[IntArray, list[dict[str, Any]]]:
+def _link_rows(explained: Explained, before: int) -> tuple[IntArray, list[dict[str, Json]]]:
     """Row of each transfer, and a row for each ordered pair of devices that moves anything."""
     moved, size = explained.schedule.transfers, explained.problem.num_devices
     keys, number = np.unique(moved.source * size + moved.target, return_inverse=True)
@@ -198,8 +199,8 @@ def _cause(explained: Explained, op: int, places: _Places) -> int:
 
 
 def _waits(
-    explained: Explained, rows: Sequence[dict[str, Any]], scale: float, places: _Places
-) -> list[list[Any]]:
+    explained: Explained, rows: Sequence[dict[str, Json]], scale: float, places: _Places
+) -> list[list[Json]]:
     """[row, start, end, kind, device, cause] of idle times, the longest first.
 
     Neighbours that wait for the same device are joined; their cause is what is waited for longest.

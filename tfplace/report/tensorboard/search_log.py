@@ -11,13 +11,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any
 
 import tensorflow as tf
 
 from graphs.errors import OutputError
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import IntArray
+from graphs.protos import GraphDef, Message
 from tfplace.output_paths import default_output_dir
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
@@ -134,7 +134,7 @@ class SearchLog(Progress):
         self._write(_scalars(row), moment.num_trials)
         self._written, self._last_written = moment, self._clock()
 
-    def _write(self, summary: Any, step: int) -> None:
+    def _write(self, summary: Message, step: int) -> None:
         with self._told(), self._writer.as_default():
             tf.summary.experimental.write_raw_pb(summary.SerializeToString(), step)
 
@@ -213,7 +213,7 @@ def hparams_of(options: OptimizeOptions) -> dict[str, str | float | bool]:
 
 def placed_graph(
     flat: FlatGraph, op_of_node: IntArray, device_of_op: IntArray, device_names: Sequence[str]
-) -> Any:
+) -> GraphDef:
     """The opened run as a tf.compat.v1.GraphDef: every node with the device of its op.
 
     Args:

@@ -7,8 +7,9 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
+from graphs.protos import Json
 from rewrite.emit import EXTRA_DIRECTORY
 from tfplace.output_paths import write_file
 from tfplace.runs.executors.program import ProcessLimits
@@ -153,7 +154,7 @@ class JobFolder:
         write_file(str(self.path / STATE_FILE), content.encode(), overwrite=True)
         return state
 
-    def read_result(self) -> Any:
+    def read_result(self) -> Json:
         """What the job printed, None where it printed nothing that can be read."""
         try:
             return json.loads(self.result.read_text(encoding="utf-8"))

@@ -4,9 +4,9 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from graphs.counted import counted
+from graphs.protos import Json
 from tfplace.output_paths import write_file
 from tfplace.runs.batch.job_state import Job, JobState
 from tfplace.runs.tables import csv_text, markdown_table
@@ -61,11 +61,11 @@ class JobRow:
 
     job: Job
     state: JobState
-    result: Any = None
+    result: Json = None
     was_done: bool = False
     began: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """A job of summary.json."""
         words, outputs = self.job.words, self.job.outputs
         return {
@@ -78,7 +78,7 @@ class JobRow:
             **self.figures(),
         }
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Json]:
         """What was found, None for what the command doesn't say."""
         where = _FIGURES_OF.get(self.job.command, {})
         return {name: _value_at(self.result, where.get(name, ("",))) for name in FIGURES}
@@ -109,14 +109,14 @@ class JobRow:
         return self.job.name, state.state, seconds_text(state.seconds), self.sentence()
 
 
-def _value_at(value: Any, keys: Sequence[str]) -> Any:
+def _value_at(value: Json, keys: Sequence[str]) -> Json:
     """value[key][key]..., None where there is no such thing."""
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
-def summary(rows: Sequence[JobRow]) -> dict[str, Any]:
+def summary(rows: Sequence[JobRow]) -> dict[str, Json]:
     """summary.json: counts, and a row for each job."""
     states = [row.state.state for row in rows]
     return {

@@ -2,11 +2,11 @@
 
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from graphs.errors import ModelError
+from graphs.protos import Json, JsonObject
 from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions
 
 MODEL = "model"
@@ -30,7 +30,7 @@ def keep_model(path: str, folder: str) -> None:
         ) from None
 
 
-def search_shards(request: Mapping[str, Any]) -> dict[str, Any]:
+def search_shards(request: JsonObject) -> dict[str, Json]:
     """What the row of such a cell has beside its key; see tfplace.runs.bench.cell.
 
     Besides it has `found_shards`, the best number, and `data_parallel_step_seconds`. Its bound
@@ -75,7 +75,7 @@ def search_shards(request: Mapping[str, Any]) -> dict[str, Any]:
     return {**_row(found, searched, evenly), "seconds": seconds}
 
 
-def _row(found: Any, searched: Any, evenly: Any) -> dict[str, Any]:
+def _row(found: Any, searched: Any, evenly: Any) -> dict[str, Json]:
     """The figures of what was found, a prepared model, of its search, and of data parallelism."""
     from tfplace.bounds.any_split import any_split_bounds, least_of
     from tfplace.bounds.lower_bound import lower_bound_seconds

@@ -8,15 +8,14 @@ import json
 import math
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from graphs.errors import TfplaceError
 from graphs.host.op_libraries import load_named_op_libraries
 from graphs.placement import Measurement
+from graphs.protos import Json, JsonObject
 
 
-def run_cell(request: Mapping[str, Any]) -> dict[str, Any]:
+def run_cell(request: JsonObject) -> dict[str, Json]:
     """Runs one search and returns what its row has beside the key.
 
     Args:

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from graphs import zoo
 from graphs.errors import OutputError, TfplaceError
 from graphs.host.op_libraries import op_library_environment
 from graphs.host.scratch import scratch_directory
+from graphs.protos import Json, JsonObject
 from tfplace.output_paths import write_file
 from tfplace.preparing.options import AUTO, ProblemOptions
 from tfplace.preparing.prepare import prepare
@@ -40,7 +41,7 @@ class Cell:
     shards: int = 1
     order: str = "none"
 
-    def matches(self, row: Mapping[str, Any]) -> bool:
+    def matches(self, row: JsonObject) -> bool:
         """Whether a row is this cell's, run under the same limits."""
         known = {"shards": 1, "order": "none", **row}  # rows of an older bench say nothing of them
         return all(known.get(key) == value for key, value in vars(self).items())
@@ -81,7 +82,7 @@ class Grid:
         return [Cell(*key, *limits) for key in dict.fromkeys(keys)]
 
 
-def read_rows(path: str) -> list[dict[str, Any]]:
+def read_rows(path: str) -> list[dict[str, Json]]:
     """Rows of an earlier run; none where there is no file.
 
     Raises:
@@ -104,13 +105,13 @@ def read_rows(path: str) -> list[dict[str, Any]]:
     return rows
 
 
-def write_rows(path: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_rows(path: str, rows: Sequence[JsonObject]) -> None:
     """Writes all rows, whole or not at all."""
     text = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
     write_file(path, f"[\n{text}\n]\n".encode(), overwrite=True)
 
 
-Row = dict[str, Any]
+Row = dict[str, Json]
 
 SETUP_SECONDS = 600.0  # what a cell may take beyond its budget: imports, compiling, one batch
 

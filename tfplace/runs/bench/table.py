@@ -9,6 +9,7 @@ from typing import Any
 
 from graphs.counted import counted
 from graphs.host.whole_file import write_whole
+from graphs.protos import JsonObject
 from tfplace.runs.tables import markdown_table
 
 COLUMNS = (
@@ -18,7 +19,7 @@ COLUMNS = (
 )  # fmt: skip
 TEXT_WIDTH = 80
 
-Row = Mapping[str, Any]
+Row = JsonObject
 Place = tuple[str, str]
 
 

@@ -14,7 +14,7 @@ import tarfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from graphs.errors import UsageError
 from graphs.host.scratch import scratch_directory
@@ -39,7 +39,7 @@ class RayExecutor:
         """
         self._ray = _connected(address)
         self._lock = threading.Lock()
-        self._running: set[Any] = set()
+        self._running: set[object] = set()
         self._is_stopped = False
         self._task = self._ray.remote(run_on_node)
 
@@ -145,7 +145,7 @@ def unpack(content: bytes, folder: Path) -> str:
     return str(folder)
 
 
-def _connected(address: str | None) -> Any:
+def _connected(address: str | None) -> ModuleType:
     """The module `ray`, connected to a cluster that is there."""
     try:
         import ray

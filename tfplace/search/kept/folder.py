@@ -15,7 +15,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -35,7 +35,7 @@ STATE_FILE, TRIALS_FILE, COSTS_FILE = "search.npz", "trials.jsonl", "costs.npy"
 class SearchFolder:
     """Keeps one search; whoever uses it holds the folder (tfplace.search.kept.folder)."""
 
-    def __init__(self, folder: str, identity: Mapping[str, Any]) -> None:
+    def __init__(self, folder: str, identity: Mapping[str, object]) -> None:
         """Reads what is there.
 
         Args:

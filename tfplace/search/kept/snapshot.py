@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
+
+from graphs.protos import TfVariable
 
 Snapshot = dict[str, np.ndarray]
 
 
-def of_variables(prefix: str, variables: Sequence[Any]) -> Snapshot:
+def of_variables(prefix: str, variables: Sequence[TfVariable]) -> Snapshot:
     """Values of TensorFlow variables, numbered in their order."""
     return {
         f"{prefix}/{number}": np.asarray(variable.numpy())
@@ -18,7 +19,7 @@ def of_variables(prefix: str, variables: Sequence[Any]) -> Snapshot:
 
 
 def into_variables(
-    prefix: str, variables: Sequence[Any], snapshot: Mapping[str, np.ndarray]
+    prefix: str, variables: Sequence[TfVariable], snapshot: Mapping[str, np.ndarray]
 ) -> None:
     """Assigns what `of_variables` took.
 

@@ -3,12 +3,12 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement, Placement
+from graphs.protos import Json, JsonObject
 from tfplace.search.kept.snapshot import Snapshot
 from tfplace.search.trial import Trial
 
@@ -55,7 +55,7 @@ class SearchState:
     stages: Sequence[tuple[str, int, float]]
 
 
-def to_arrays(state: SearchState, facts: Mapping[str, Any]) -> Snapshot:
+def to_arrays(state: SearchState, facts: JsonObject) -> Snapshot:
     """The state and some facts as named arrays."""
     values = {
         **facts,
@@ -80,7 +80,7 @@ def to_arrays(state: SearchState, facts: Mapping[str, Any]) -> Snapshot:
     return {**arrays, **{_POLICY + name: array for name, array in state.policy.items()}}
 
 
-def from_arrays(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> SearchState:
+def from_arrays(arrays: Mapping[str, np.ndarray], facts: JsonObject) -> SearchState:
     """What `to_arrays` took.
 
     Raises:
@@ -107,7 +107,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> S
     )
 
 
-def _trial_facts(trial: Trial | None) -> list[Any] | None:
+def _trial_facts(trial: Trial | None) -> list[Json] | None:
     """All of a trial but its placement."""
     if trial is None:
         return None
@@ -116,7 +116,7 @@ def _trial_facts(trial: Trial | None) -> list[Any] | None:
 
 def _trial(
     kind: type[Measurement] | type[Infeasible],
-    facts: Mapping[str, Any],
+    facts: JsonObject,
     arrays: Mapping[str, np.ndarray],
     name: str,
 ) -> Trial | None:
@@ -127,6 +127,6 @@ def _trial(
     return Trial(int(index), float(seconds), Placement(arrays[name]), known)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Json) -> Json:
     """numpy's numbers as Python's."""
     return value.item()

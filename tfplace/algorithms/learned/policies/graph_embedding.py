@@ -1,12 +1,12 @@
 """Placeto's policy: message passing over the groups, then a score for each device."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from graphs.protos import Tensor
+from graphs.protos import KerasObject, Tensor
 
 
 class GraphState(NamedTuple):
@@ -111,7 +111,7 @@ class GraphEmbedding(tf.Module):
         return tf.concat(pooled, axis=-1)
 
 
-def dense(inputs: int, units: int, activation: str | None, seed: int | None) -> Any:
+def dense(inputs: int, units: int, activation: str | None, seed: int | None) -> KerasObject:
     """A built tf-keras layer f4[..., inputs] → f4[..., units].
 
     Args:

@@ -1,7 +1,7 @@
 """An attention sequence-to-sequence policy: reads groups, emits one device per group."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -156,7 +156,9 @@ class Seq2Seq(tf.Module):
         of_device = tf.matmul(self.device_embedding, first.input_kernel[self.config.units :])
         state = [tf.repeat(part, batch, 0) for pair in states for part in pair]
 
-        def step(group: Tensor, before: Tensor, chosen: Any, logs: Any, *state: Tensor) -> Any:
+        def step(
+            group: Tensor, before: Tensor, chosen: Tensor, logs: Tensor, *state: Tensor
+        ) -> Tensor:
             gates = of_group[group] + tf.gather(of_device, before)
             x, after = self._decode_step(gates, state)
             logits = self._logits(x, encoded[:, 0]) + sequence.log_prior[group]
@@ -181,7 +183,7 @@ class Seq2Seq(tf.Module):
     def _encode(self, features: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         return self.encoder(self.embed(features)[:, tf.newaxis])
 
-    def _decode_step(self, gates: Tensor, state: Any) -> tuple[Tensor, list[Tensor]]:
+    def _decode_step(self, gates: Tensor, state: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Output f4[B, H] and new states of one step, from the first layer's gates f4[B, 4H]."""
         after: list[Tensor] = []
         x = None
@@ -236,7 +238,7 @@ def lstm_cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]
-def lstm(gates: Tensor, kernel: Tensor, hidden: Tensor, cell: Tensor) -> Any:
+def lstm(gates: Tensor, kernel: Tensor, hidden: Tensor, cell: Tensor) -> Tensor:
     """Runs a layer over T steps.
 
     Args:
@@ -267,7 +269,7 @@ def _forward(gates: Tensor, kernel: Tensor, hidden: Tensor, cell: Tensor) -> tup
     steps = gates.shape[0]
     arrays = [tf.TensorArray(tf.float32, steps) for _ in range(3)]
 
-    def step(time: Tensor, h: Tensor, c: Tensor, *arrays: Any) -> tuple[Any, ...]:
+    def step(time: Tensor, h: Tensor, c: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
         h, c, active = lstm_cell(gates[time] + tf.matmul(h, kernel), c)
         written = [a.write(time, value) for a, value in zip(arrays, (h, c, active), strict=True)]
         return time + 1, h, c, *written
@@ -292,7 +294,7 @@ def _backward(
     squashed_cells = tf.tanh(cells)
     transposed = tf.transpose(kernel)
 
-    def step(count: Tensor, of_h: Tensor, of_c: Tensor, array: Any) -> tuple[Any, ...]:
+    def step(count: Tensor, of_h: Tensor, of_c: Tensor, array: Tensor) -> tuple[Tensor, ...]:
         time = steps - 1 - count
         entry, forget, output, update = tf.split(active[time], 4, axis=1)
         squashed = squashed_cells[time]
@@ -324,6 +326,6 @@ def _backward(
     return array.stack(), of_hidden, of_cell
 
 
-def _loop(steps: int, step: Callable[..., tuple[Any, ...]], start: tuple[Any, ...]) -> Any:
+def _loop(steps: int, step: Callable[..., tuple[Tensor, ...]], start: tuple[Tensor, ...]) -> Tensor:
     """`steps` turns of `step`, whose first value counts them; XLA needs the number to be known."""
     return tf.while_loop(lambda count, *_: count < steps, step, start, maximum_iterations=steps)

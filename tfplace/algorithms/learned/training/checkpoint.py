@@ -4,15 +4,15 @@ import dataclasses
 import io
 import json
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from graphs.errors import CheckpointError, UsageError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 from graphs.problem import Problem
+from graphs.protos import JsonObject
 from tfplace.algorithms.learned.config import PlacetoConfig
 from tfplace.output_paths import write_file
 from tfplace.search.kept.snapshot import Snapshot
@@ -82,7 +82,7 @@ class Checkpoint:
     sizes: Sizes
     episodes: int
     seconds: float
-    held_out: Mapping[str, Any]
+    held_out: JsonObject
     arrays: Snapshot
 
 

@@ -8,7 +8,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from graphs.errors import UsageError
 from graphs.host.scratch import scratch_directory
 from graphs.placement import Measurement, Outcome
 from graphs.problem import Problem
+from graphs.protos import Json
 from tfplace.algorithms.learned.config import AdamConfig, PlacetoConfig
 from tfplace.algorithms.learned.placeto import Placeto
 from tfplace.algorithms.learned.policies.placement_features import DEVICE_WIDTH, GROUP_WIDTH
@@ -194,7 +194,7 @@ class Trainer:
         own = learner.state()
         returns = self._returns.get(f"returns/{index}", own["returns"])
         learner.set_state({**own, "returns": returns, **self._shared})
-        scalars: Any = {"relative_seconds": 1.0}
+        scalars: Mapping[str, float] = {"relative_seconds": 1.0}
         for _ in range(learner.grouped.grouping.num_groups + 1):
             proposal = learner.propose()
             if proposal is None:
@@ -212,7 +212,7 @@ class Trainer:
             self._shared = _shared_part(self._learner(0)[0].state())
         return {key: value for key, value in self._shared.items() if key.startswith("policy/")}
 
-    def checkpoint(self, held_out: dict[str, Any]) -> Checkpoint:
+    def checkpoint(self, held_out: dict[str, Json]) -> Checkpoint:
         """All that a later training needs to go on from here."""
         self.weights()
         arrays = {**self._shared, **self._returns}
