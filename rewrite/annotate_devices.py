@@ -28,26 +28,6 @@ def places_of(calls: CallGraph, origin: Origin) -> list[Place]:
     return [(f, origin.node) for f in functions if origin.node in calls.nodes(f)]
 
 
-def read_devices(graph_def: GraphDef, origins: Iterable[Origin]) -> dict[Origin, str]:
-    """{origin: device string} as the graph has it.
-
-    Raises:
-      PlacementError: the graph has no such op, or copies of it on different devices.
-    """
-    calls = CallGraph(graph_def)
-    device_of_origin = {}
-    for origin in origins:
-        devices = {calls.nodes(f)[node].device for f, node in places_of(calls, origin)}
-        if len(devices) != 1:
-            raise PlacementError(
-                f"reading the device of {_words(origin)}: found "
-                f"{', '.join(sorted(map(repr, devices))) or 'no such op'}, wanted one device; "
-                "name an op of this graph by the calls that lead to it"
-            )
-        device_of_origin[origin] = devices.pop()
-    return device_of_origin
-
-
 def device_of_place(calls: CallGraph, device_of_origin: Mapping[Origin, str]) -> dict[Place, str]:
     """{(function, node): device}; an op that a chain of calls names goes before one without.
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from graphs.protos import GraphDef, NodeDef
-from rewrite.annotate_devices import Place, bodies, device_of_place, places_of, read_devices
-from rewrite.call_graph import CallGraph, copy_of
+from rewrite.annotate_devices import Place, bodies, device_of_place, places_of
+from rewrite.call_graph import CallGraph
 from rewrite.compare_graphs import same_graphs
 from rewrite.order.order_edges import (
     MARK,
@@ -199,19 +199,12 @@ def check_rewrite(
 
 def check_devices(placed: GraphDef, device_of_origin: Mapping[Origin, str]) -> None:
     """Reads back where ops are; raises as `check_rewrite` where that is not as it was wanted."""
-    for origin, device in read_devices(placed, device_of_origin).items():
-        if device != device_of_origin[origin]:
-            raise RewriteError(
-                f"reading back op {origin.node!r} of {origin.function or 'the main graph'!r}: "
-                f"found {device!r}, wanted {device_of_origin[origin]!r}"
-            )
-    asked = {(origin.function, origin.node) for origin in device_of_origin}
-    original = {f.signature.name: copy_of(f) for f in placed.library.function}
+    wanted = device_of_place(CallGraph(placed), device_of_origin)
     for function, nodes in bodies(placed):
-        names = {function, original.get(function, "")}
         for node in nodes:
-            if node.device and not any((name, node.name) in asked for name in names):
+            device = wanted.get((function, node.name), "")
+            if node.device != device:
                 raise RewriteError(
                     f"reading back: {op_path(function, node.name)!r} has device {node.device!r}, "
-                    "which nobody asked for"
+                    + (f"wanted {device!r}" if device else "which nobody asked for")
                 )

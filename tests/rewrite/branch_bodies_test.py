@@ -8,9 +8,9 @@ from graphs.building.build import build_op_graph, origin_devices
 from graphs.building.flatten import flatten
 from graphs.building.shapes import infer
 from graphs.source_model import TensorSpec
-from rewrite.annotate_devices import read_devices
 from rewrite.call_graph import copy_of
 from rewrite.place_graph import place_graph
+from tests.rewrite.placements import read_devices
 from tests.rewrite.traced_run import traced_run
 
 v1 = tf.compat.v1

@@ -15,13 +15,13 @@ from graphs.host.asked_child import ChildError, ask_child
 from graphs.loading.load import load
 from graphs.loading.sniff import sniff
 from rewrite import emit as emit_module
-from rewrite.annotate_devices import bodies, read_devices
+from rewrite.annotate_devices import bodies
 from rewrite.call_graph import copy_of
 from rewrite.compare_graphs import same_graphs
 from rewrite.emit import emit, in_model
 from rewrite.model_builder import given_graph
 from rewrite.place_graph import known_origins, place_graph
-from tests.rewrite.placements import CPU0, CPU1
+from tests.rewrite.placements import CPU0, CPU1, read_devices
 
 
 def _meta_graph(directory: str):

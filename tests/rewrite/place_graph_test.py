@@ -10,12 +10,13 @@ from tensorflow.core.framework import graph_pb2
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from rewrite import emit_forms
-from rewrite.annotate_devices import read_devices, without_devices
+from rewrite.annotate_devices import without_devices
 from rewrite.compare_graphs import same_graphs
 from rewrite.order.order_edges import add_marked, forget, marked
 from rewrite.pass_base import PassResult, RewriteError, run_passes
 from rewrite.place_graph import PlaceOps, check_rewrite, known_origins, place_graph
 from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
+from tests.rewrite.placements import read_devices
 
 GPU0, GPU1 = "/device:GPU:0", "/device:GPU:1"
 
@@ -128,10 +129,12 @@ def test_check_finds_damage(damage, message):
 
 
 def test_check_finds_wrong_and_unasked_devices():
-    with pytest.raises(RewriteError, match="found '/gpu:7', wanted '/device:GPU:0'"):
-        check_rewrite(
-            shared_function(), _with_devices(), {Origin("leaf", "neg", ("first", "leaf")): GPU0}
-        )
+    wanted = {Origin("", "out"): "/job:ps/task:3/device:CPU:0"}
+    with pytest.raises(
+        RewriteError, match="'leaf/neg' has device '/gpu:7', wanted '/device:GPU:0'"
+    ):
+        wanted[Origin("leaf", "neg", ("first", "leaf"))] = GPU0
+        check_rewrite(shared_function(), _with_devices(), wanted)
     with pytest.raises(RewriteError, match=r"'out' has device .* nobody asked for"):
         check_rewrite(shared_function(), _with_devices(), {Origin("leaf", "neg"): "/gpu:7"})
 
@@ -263,5 +266,5 @@ def test_what_is_in_no_graph_of_ops_is_refused():
     with pytest.raises(PlacementError, match="no body with both"):
         place_graph(graph_def, {}, [(Origin("", "a"), Origin("", "b"))])
     damaged = PassResult(graph_def, True)
-    with pytest.raises(RewriteError, match="op 'a' of 'the main graph': found '', wanted"):
+    with pytest.raises(RewriteError, match="'a' has device '', wanted '/device:GPU:0'"):
         PlaceOps({Origin("", "a"): GPU0}).ensures(graph_def, damaged)

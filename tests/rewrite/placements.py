@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from graphs.flat_graph import FlatGraph, Origin
+from graphs.protos import GraphDef
 from graphs.source_model import SourceModel
+from rewrite.annotate_devices import places_of
+from rewrite.call_graph import CallGraph
 
 CPU0, CPU1 = "/device:CPU:0", "/device:CPU:1"
 ON_CPU1 = frozenset({"MatMul", "Tanh", "GatherV2", "Gather", "Sub"})
@@ -37,3 +40,13 @@ def alternating(flat: FlatGraph) -> dict[Origin, str]:
         else:
             wanted[origin] = CPU1 if node.op in ON_CPU1 else CPU0
     return wanted
+
+
+def read_devices(graph_def: GraphDef, origins: Iterable[Origin]) -> dict[Origin, str]:
+    """{origin: device string} as the graph has it; each op has one, in all copies."""
+    calls, device_of_origin = CallGraph(graph_def), {}
+    for origin in origins:
+        devices = {calls.nodes(f)[node].device for f, node in places_of(calls, origin)}
+        assert len(devices) == 1, (origin, devices)
+        device_of_origin[origin] = devices.pop()
+    return device_of_origin

@@ -7,10 +7,10 @@ from tensorflow.core.framework import graph_pb2
 
 from graphs.errors import ModelError, PlacementError
 from graphs.flat_graph import Origin
-from rewrite.annotate_devices import read_devices
 from rewrite.place_graph import place_graph
 from rewrite.specialize_functions import SpecializeFunctions
 from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
+from tests.rewrite.placements import read_devices
 
 GPU0, GPU1 = "/device:GPU:0", "/device:GPU:1"
 SQUARE_IN_FIRST = Origin("leaf", "square", ("first", "leaf"))
