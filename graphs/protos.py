@@ -39,4 +39,5 @@ KerasModel = Any
 KerasObject = Any  # a loss, an optimizer, a callback
 
 Json = Any  # what json.loads makes
+Pickled = Any  # what two processes send each other, who know what it is
 JsonObject = Mapping[str, Json]

@@ -7,7 +7,6 @@ import gc
 import pickle
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
@@ -17,7 +16,15 @@ from graphs.graph_view import reached
 from graphs.host.freed_memory import give_back
 from graphs.host.parent import Parent
 from graphs.names import op_of, with_index
-from graphs.protos import GraphDef, MetaGraphDef, NodeDef, Session, SessionConfig, SignatureDef
+from graphs.protos import (
+    GraphDef,
+    MetaGraphDef,
+    NodeDef,
+    Pickled,
+    Session,
+    SessionConfig,
+    SignatureDef,
+)
 from graphs.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
 from graphs.source_model import Initialization, Variable
 from rewrite.model_builder import TAGS
@@ -30,6 +37,7 @@ v1 = tf.compat.v1
 _SCOPE = "tfplace"
 _SCOPES = (_SCOPE, "save")
 """Where ops are added to a graph, whose names hang on those that are there."""
+_Request = Mapping[str, Pickled]  # of rewrite.model_builder
 
 
 def main(parent: Parent) -> None:
@@ -49,7 +57,7 @@ def main(parent: Parent) -> None:
     parent.tell(request["signature"])
 
 
-def _built(request: dict[str, Any]) -> OneOfAlike | None:
+def _built(request: dict[str, Pickled]) -> OneOfAlike | None:
     """Builds it, and lets go of everything but the files; says what was left out of its graph."""
     graph = tf.Graph()
     with graph.as_default():
@@ -107,9 +115,7 @@ def _session_config() -> SessionConfig:
     return config
 
 
-def _import(
-    request: Mapping[str, Any], graph_def: GraphDef
-) -> tuple[MetaGraphDef, OneOfAlike | None]:
+def _import(request: _Request, graph_def: GraphDef) -> tuple[MetaGraphDef, OneOfAlike | None]:
     """Imports the graph into the default one; of a large one only what isn't like another op.
 
     Returns:
@@ -127,22 +133,20 @@ def _import(
     return meta_graph, None
 
 
-def _run_here(request: Mapping[str, Any]) -> set[str]:
+def _run_here(request: _Request) -> set[str]:
     """The ops that give the variables their values."""
     how: Initialization = request["initialization"]
     names = (*how.init_ops, *how.asset_feeds, how.restore_op, how.filename_tensor)
     return {op_of(name) for name in names if name}
 
 
-def _named(request: Mapping[str, Any]) -> set[str]:
+def _named(request: _Request) -> set[str]:
     """The ops that what is written names."""
     names = (*request["feeds"], *request["fetches"], *request["whole_fetches"])
     return {op_of(name) for name in names} | {each.op for each in request["variables"]}
 
 
-def _made(
-    graph: tf.Graph, request: Mapping[str, Any], own: Container[str]
-) -> dict[str, SignatureDef]:
+def _made(graph: tf.Graph, request: _Request, own: Container[str]) -> dict[str, SignatureDef]:
     """{name: signature} of the run and, beside a split one, of the unsplit step."""
     name = request["signature"]
     made = {name: _signature(graph, request, request["fetches"])}
@@ -152,7 +156,7 @@ def _made(
     return made
 
 
-def _signature(graph: tf.Graph, request: Mapping[str, Any], fetches: Sequence[str]) -> SignatureDef:
+def _signature(graph: tf.Graph, request: _Request, fetches: Sequence[str]) -> SignatureDef:
     """Makes a run a signature: feeds under their ops' names, and fetched tensors.
 
     An op has no value, so every fetched tensor waits for the fetched ops; where only ops are
@@ -180,7 +184,7 @@ def _signature(graph: tf.Graph, request: Mapping[str, Any], fetches: Sequence[st
     )
 
 
-def _saver(graph: tf.Graph, variables: Iterable[Variable]) -> Any:
+def _saver(graph: tf.Graph, variables: Iterable[Variable]) -> tf.compat.v1.train.Saver:
     """Makes a saver of all variables under their names; None where there are none."""
     variables = list(variables)
     keys = checkpoint_keys(variables)

@@ -6,7 +6,6 @@ import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +14,7 @@ from tensorflow.core.framework import graph_pb2
 from graphs.host.own_network import from_this_host_only
 from graphs.host.parent import Parent
 from graphs.names import with_index
-from graphs.protos import FunctionDef, Session, Structure, Tensor
+from graphs.protos import FunctionDef, Session, Structure, Tensor, TfFunction
 from graphs.run_session import checkpoint_keys, initialize, read_variables, write_variables
 from rewrite.agreement import OutputAgreement, grown, most_apart
 from rewrite.verify_messages import (
@@ -290,7 +289,7 @@ class _Loaded:
         self._model = tf.saved_model.load(model.directory, tags=model.tags, options=options)
         self._first: dict[int, Tensor] = {}  # no copies: what is written goes elsewhere meanwhile
 
-    def begun(self, signature: str, nudge: Nudge) -> Any:
+    def begun(self, signature: str, nudge: Nudge) -> TfFunction:
         """A signature, whose variables hold again what they were loaded with, nudged."""
         _require_signature(self._model.signatures, signature)
         function = self._model.signatures[signature]

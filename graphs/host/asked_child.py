@@ -7,12 +7,12 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from graphs.host.child import start_child
 from graphs.host.how_it_ended import end_cause
 from graphs.host.parent import GaveUp, Limited
 from graphs.host.scratch import scratch_directory
+from graphs.protos import Pickled
 
 _PIPE_BYTES = 32_768
 """A pipe takes so much and more, though nobody reads it yet."""
@@ -32,7 +32,7 @@ class ChildError(Exception):
     def __init__(
         self,
         message: str,
-        last_message: Any = None,
+        last_message: Pickled = None,
         is_timeout: bool = False,
         gave_up: bool = False,
     ) -> None:
@@ -52,7 +52,7 @@ class _InFile:
         return _read, (self._path,)
 
 
-def _read(path: str) -> Any:
+def _read(path: str) -> Pickled:
     content = Path(path).read_bytes()
     os.unlink(path)
     return pickle.loads(content)
@@ -95,7 +95,7 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
         with contextlib.suppress(ConnectionError):  # `answer` says how it ended
             self._child.connection.send(request)
 
-    def answer(self, timeout_seconds: float) -> Any:
+    def answer(self, timeout_seconds: float) -> Pickled:
         """Waits for the child's end.
 
         Raises:
@@ -143,7 +143,7 @@ def ask_child(
     timeout_seconds: float,
     memory_bytes: float | None = None,
     environment: Mapping[str, str] | None = None,
-) -> Any:
+) -> Pickled:
     """Runs a module in a child, which receives the request and sends its answer.
 
     Args:

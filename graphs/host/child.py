@@ -25,6 +25,7 @@ from graphs.host.fork_server import ForkedProcess, ForkServer
 from graphs.host.how_it_ended import cause_in, end_cause, file_tail
 from graphs.host.op_libraries import VARIABLE, op_library_environment
 from graphs.host.scratch import scratch_of_process
+from graphs.protos import Pickled
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _LOOK_SECONDS = 0.5
@@ -45,7 +46,7 @@ class Child:
     connection: Connection
     stderr: IO[bytes]
 
-    def ask(self, message: object, timeout_seconds: float) -> Any:
+    def ask(self, message: object, timeout_seconds: float) -> Pickled:
         """Sends a message and waits for the answer; raises as `receive` does."""
         try:
             self.connection.send(message)
@@ -53,7 +54,7 @@ class Child:
             raise EOFError from None
         return self.receive(timeout_seconds)
 
-    def receive(self, timeout_seconds: float) -> Any:
+    def receive(self, timeout_seconds: float) -> Pickled:
         """The next message of the child.
 
         Raises:

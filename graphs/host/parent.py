@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from typing import Any
 
 import psutil
 
 from graphs.host.op_libraries import load_named_op_libraries
+from graphs.protos import Pickled
 
 _WATCH_SECONDS = 0.05
 
@@ -19,7 +19,7 @@ _WATCH_SECONDS = 0.05
 class Limited:
     """A request to a child that ends itself as soon as it holds more memory than that."""
 
-    request: Any
+    request: Pickled
     memory_bytes: float
 
 
@@ -28,7 +28,7 @@ class GaveUp:
     """The last that a child says which ends itself: why, and what it has told before."""
 
     why: str
-    last_message: Any
+    last_message: Pickled
 
 
 class Parent:
@@ -46,7 +46,7 @@ class Parent:
           uses_gpus: as for `connect_to_parent`.
         """
         self._connection, _ = connect_to_parent(argv, uses_gpus)
-        self.request: Any = self._connection.recv()
+        self.request: Pickled = self._connection.recv()
         self._sending = threading.Lock()
         self._told: object = None
         if isinstance(self.request, Limited):

@@ -259,7 +259,7 @@ class _Archive(Mapping[str, np.ndarray]):
             return tuple(read(member)[0])
 
     @contextlib.contextmanager
-    def _read(self) -> Iterator[Any]:
+    def _read(self) -> Iterator[np.lib.npyio.NpzFile]:
         path = self._path
         try:
             archive = np.load(path, allow_pickle=False)

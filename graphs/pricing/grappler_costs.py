@@ -14,7 +14,6 @@ an op that has a tensor of unknown size is not asked about.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.host.asked_child import ChildError, ask_child
 from graphs.names import data_inputs, op_of, source_of, tensor_of
 from graphs.op_graph import FloatArray
-from graphs.protos import Library, Message, NodeDef
+from graphs.protos import Library, Message, NodeDef, Pickled
 from graphs.tensor_protos import placeholder
 
 PRICING_SECONDS = 600.0
@@ -213,7 +212,7 @@ def _is_size(found: Sequence[int], wanted: Sequence[int]) -> bool:
     return all(not a or a >= b for a, b in zip(found, wanted, strict=False))
 
 
-def _ask(nodes: Sequence[NodeDef], versions: Message) -> Mapping[str, Any]:
+def _ask(nodes: Sequence[NodeDef], versions: Message) -> Mapping[str, Pickled]:
     """Runs the pricing process on NodeDefs; {"error": ...} where it fails or dies."""
     from tensorflow.core.framework import graph_pb2
     from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
@@ -246,10 +245,10 @@ def list_devices() -> list[Message]:
     ]
 
 
-def run_grappler(request: Mapping[str, Any]) -> Mapping[str, Any]:
+def run_grappler(request: Mapping[str, Pickled]) -> Mapping[str, Pickled]:
     """Answers a request of `grappler_process` in a process; {"error"} where that fails."""
     try:
-        answer: Mapping[str, Any] = ask_child(_PROCESS, request, PRICING_SECONDS)
+        answer: Mapping[str, Pickled] = ask_child(_PROCESS, request, PRICING_SECONDS)
     except ChildError as error:
         return {"error": str(error)}
     return answer

@@ -13,9 +13,9 @@ import importlib.util
 import sys
 import types
 from types import ModuleType
-from typing import Any
 
 from graphs.host.parent import Parent
+from graphs.protos import Pickled
 
 USES_GPUS = True  # to list them
 PACKAGES = ("tensorflow", "tensorflow.python", "tensorflow.python.grappler")
@@ -48,7 +48,7 @@ def _modules() -> tuple[ModuleType, ModuleType]:
     return item, cluster
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
+def answer(request: dict[str, Pickled]) -> dict[str, Pickled]:
     """Prices the request's graph with every op on its one device, or lists this host's."""
     tf_item, tf_cluster = load_grappler()
     if not request:

@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -131,7 +130,7 @@ def _evaluate(
 
     graph_def = tf.compat.v1.GraphDef(versions=flat.graph_def.versions)
     given: dict[str, str] = {}  # {tensor that is known already: constant that holds it}
-    folded: dict[str, Any] = {}
+    folded: dict[str, NodeDef] = {}
     wanted: list[str] = []
     for node in nodes:
         if node.op == "Const":

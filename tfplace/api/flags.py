@@ -77,7 +77,7 @@ class OptimizeFlags(ModelFlags, total=False):
 
 @contextlib.contextmanager
 def flag_values(
-    command: str, arguments: Sequence[str], given: Mapping[str, Any]
+    command: str, arguments: Sequence[str], given: Mapping[str, object]
 ) -> Iterator[flags.FlagValues]:
     """What the command line would have parsed; a Cluster is a cluster file while this lasts, arrays
     to feed are an .npz.
@@ -117,7 +117,7 @@ def _said_as(path: str, name: str) -> Iterator[None]:
         raise
 
 
-def _words(name: str, value: Any, kind: str | None) -> list[str]:
+def _words(name: str, value: object, kind: str | None) -> list[str]:
     """A flag's words; `kind` is that of the flag table, None for a flag that there isn't.
 
     Raises:

@@ -17,6 +17,7 @@ import numpy as np
 from graphs.host.own_network import from_this_host_only
 from graphs.host.parent import connect_to_parent, hide_gpus
 from graphs.op_graph import FloatArray
+from graphs.protos import Pickled
 from tfplace.measurement.allocator import Peaks
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_stats import parse_step_stats
@@ -49,7 +50,7 @@ class _Runs:
         _show_logical_cpus(runtime.num_logical_cpus)
         _split_first_gpu(runtime.gpu_memory_bytes)
 
-    def answer(self, request: Request) -> Any:
+    def answer(self, request: Request) -> Pickled:
         names = self._runtime.device_names
         if isinstance(request, PrepareRequest):
             return self._prepare(request)

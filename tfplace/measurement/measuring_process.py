@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from graphs.building.op_outputs import of_unknown_op
 from graphs.cluster import Cluster
@@ -21,6 +20,7 @@ from graphs.host.how_it_ended import file_tail
 from graphs.host.own_network import environment
 from graphs.loading.runnable_copy import serialized_without_effects
 from graphs.placement import Infeasible
+from graphs.protos import Pickled
 from tfplace.measurement.allocator import DevicePeak
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import StepLimits
@@ -89,7 +89,7 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
         self.num_starts = 0
         self.was_killed = False
 
-    def ask(self, request: Request, limits: StepLimits) -> Any:
+    def ask(self, request: Request, limits: StepLimits) -> Pickled:
         """The child's answer.
 
         Raises:
@@ -104,7 +104,7 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
             raise RunFailedError(answer)
         return answer
 
-    def request(self, request: Request, timeout_seconds: float) -> Any:
+    def request(self, request: Request, timeout_seconds: float) -> Pickled:
         """The child's answer, or Infeasible.
 
         After reason "crash", "timeout" or a "memory" that killed the child, `alive` is False

@@ -3,7 +3,6 @@
 import dataclasses
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from graphs.cluster import Cluster
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
-from graphs.protos import GraphDef
+from graphs.protos import GraphDef, Pickled
 from tfplace.measurement.machine_load import LoadMeter
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.step_limits import StepLimits
@@ -134,7 +133,7 @@ class _Looking:
         graph = graph_def.SerializeToString()
         self._ask(PrepareRequest(slot, graph, run, "session", seed=self._limits.seed))
 
-    def _ask(self, request: Request) -> Any:
+    def _ask(self, request: Request) -> Pickled:
         return self._process.ask(request, self._limits)
 
 

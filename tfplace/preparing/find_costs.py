@@ -277,15 +277,15 @@ def traced_from(arrays: Arrays, num_nodes: int) -> TracedNodes | None:
         return None
 
 
-def _floats(arrays: Arrays, name: str, num_nodes: int) -> Any:
+def _floats(arrays: Arrays, name: str, num_nodes: int) -> np.ndarray:
     return _checked(arrays[name], name, np.float64, num_nodes)
 
 
-def _bools(arrays: Arrays, name: str, num_nodes: int) -> Any:
+def _bools(arrays: Arrays, name: str, num_nodes: int) -> np.ndarray:
     return _checked(arrays[name], name, np.bool_, num_nodes)
 
 
-def _checked(array: np.ndarray, name: str, dtype: DType, num_nodes: int) -> Any:
+def _checked(array: np.ndarray, name: str, dtype: DType, num_nodes: int) -> np.ndarray:
     if array.dtype != dtype or array.shape != (num_nodes,):
         raise ValueError(f"{name} is {array.dtype}{list(array.shape)}")
     return array

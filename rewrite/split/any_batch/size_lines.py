@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -246,7 +245,9 @@ def _moved(node: NodeDef, inputs: Sequence[Line], result: np.ndarray) -> np.ndar
     return _strided(node, first, marks[0]) if node.op == "StridedSlice" else None
 
 
-def _strided(node: NodeDef, values: Sequence[np.ndarray | None], marks: np.ndarray) -> Any:
+def _strided(
+    node: NodeDef, values: Sequence[np.ndarray | None], marks: np.ndarray
+) -> np.ndarray | None:
     spec = [None if each is None or each.size != 1 else int(each[0]) for each in values[1:]]
     begin, end, stride = spec
     if begin is None or end is None or stride is None:

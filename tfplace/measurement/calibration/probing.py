@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Hashable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from graphs.cluster import Cluster
 from graphs.errors import ClusterError
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
+from graphs.protos import Pickled
 from tfplace.measurement.calibration.probe_graphs import Probe
 from tfplace.measurement.machine_load import LoadMeter
 from tfplace.measurement.measuring_process import MeasuringProcess
@@ -69,7 +70,7 @@ class Prober:
             self._request(ReleaseRequest(slot))
         return {key: np.array(of_key) for key, of_key in seconds.items()}
 
-    def _request(self, request: PrepareRequest | StepRequest | ReleaseRequest) -> Any:
+    def _request(self, request: PrepareRequest | StepRequest | ReleaseRequest) -> Pickled:
         answer = self._process.request(request, self._limits.timeout_seconds)
         if isinstance(answer, Infeasible):
             raise ClusterError(

@@ -3,7 +3,6 @@
 import bisect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -90,7 +89,7 @@ def _paths(
     return paths
 
 
-def _axes(at: Any, low: float, high: float, last: int) -> str:
+def _axes(at: Callable[[float, float], str], low: float, high: float, last: int) -> str:
     lines = [f"<path class='axis' d='M{at(0, high)} L{at(0, low)} L{at(last, low)}'/>"]
     for step in range(4):
         seconds = low + (high - low) * (step + 0.5) / 4

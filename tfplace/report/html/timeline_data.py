@@ -8,7 +8,6 @@ names and become runs ("37 short ops"), so that the file stays below a few MB wh
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -176,7 +175,7 @@ def _link_rows(explained: Explained, before: int) -> tuple[IntArray, list[dict[s
     return (number.reshape(-1) + before).astype(np.int32), rows
 
 
-def _longest(items: Any, seconds: FloatArray, count: int) -> tuple[Any, Any]:
+def _longest(items: np.ndarray, seconds: FloatArray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The `count` items that last longest, and the others, both in their given order."""
     if len(items) <= count:
         return items, items[:0]
@@ -206,7 +205,7 @@ def _waits(
     Neighbours that wait for the same device are joined; their cause is what is waited for longest.
     """
     row_of_device = {row["device"]: number for number, row in reversed(list(enumerate(rows)))}
-    waits: list[list[Any]] = []
+    waits: list[list[Json]] = []
     for device, time in enumerate(explained.times):
         for gap in time.gaps:
             for (kind, other), spans in itertools.groupby(gap.spans, lambda s: (s.kind, s.device)):
@@ -220,7 +219,7 @@ def _waits(
 
 
 def _runs(
-    items: Any, row_of_item: IntArray, seconds: tuple[FloatArray, FloatArray], scale: float
+    items: np.ndarray, row_of_item: IntArray, seconds: tuple[FloatArray, FloatArray], scale: float
 ) -> list[list[int]]:
     """[row, start, end, items] of items that are near each other in their row."""
     starts, ends = (np.rint(column * scale).astype(np.int64) for column in seconds)

@@ -9,7 +9,6 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from graphs import zoo
 from graphs.errors import OutputError, TfplaceError
@@ -120,7 +119,12 @@ class BenchRun(ResumableRun[Row | None]):
     """Cells, each with its row, None where it is not done."""
 
     def __init__(
-        self, grid: Grid, path: str, earlier: Sequence[Row], executor: Executor, tell: Tell[Any]
+        self,
+        grid: Grid,
+        path: str,
+        earlier: Sequence[Row],
+        executor: Executor,
+        tell: Tell[Row | None],
     ) -> None:
         """Takes from the rows of an earlier run what belongs to the grid.
 

@@ -181,7 +181,7 @@ def numbers(node: NodeDef, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     ]
 
 
-def _results(node: NodeDef, inputs: Sequence[np.ndarray]) -> list[Any]:
+def _results(node: NodeDef, inputs: Sequence[np.ndarray]) -> list[object]:
     if node.op == "Maximum" and np.any(inputs[1] != -1):
         raise RewriteError(f"reading {node.name!r}: it holds sizes at another number than -1")
     if node.op in _BINARY:
@@ -209,7 +209,7 @@ def _results(node: NodeDef, inputs: Sequence[np.ndarray]) -> list[Any]:
     return _over_axis(node, *inputs)
 
 
-def _over_axis(node: NodeDef, value: np.ndarray, axis: np.ndarray) -> list[Any]:
+def _over_axis(node: NodeDef, value: np.ndarray, axis: np.ndarray) -> list[object]:
     """A sum, a product, or running sums that leave out the last one."""
     axes = tuple(int(each) for each in np.atleast_1d(axis))
     on = {key for key, attr in node.attr.items() if attr.b}
