@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from graphs.errors import ModelError
-from graphs.op_types import CALLS, CONDITIONALS
+from graphs.names import source_of
+from graphs.op_types import CALLS, CONDITIONALS, SAME
 from graphs.protos import FunctionDef, GraphDef, Library, NodeDef
 
 MAX_CALL_DEPTH = 200
@@ -127,3 +128,13 @@ def reached_functions(nodes: Iterable[NodeDef], library: Library) -> list[str]:
             reached[name] = None
             pending.extend(referred_functions(library[name].node_def, library))
     return list(reached)
+
+
+def handed_on(function: FunctionDef) -> set[int]:
+    """The arguments that a loop's body hands to the next iteration as they are."""
+    nodes = {node.name: node for node in function.node_def}
+    arguments = [argument.name for argument in function.signature.input_arg]
+    results = [function.ret[result.name] for result in function.signature.output_arg]
+    sources = [source_of(result, nodes, SAME) for result in results]
+    pairs = enumerate(zip(arguments, sources, strict=False))
+    return {number for number, (argument, source) in pairs if argument == source}

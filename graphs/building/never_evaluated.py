@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from graphs.building.op_outputs import argument_types, op_definition, output_names, output_offsets
+from graphs.building.op_outputs import argument_types, output_names, output_offsets, signature_of
 from graphs.errors import ModelError
 from graphs.function_library import library_of, referred_functions
 from graphs.names import data_inputs, op_of, parse_input
@@ -132,10 +132,8 @@ class _Constants:
         """Whether TensorFlow evaluates it for no shape, since a run may give another value."""
         if node.op in _FED or node.op in REACHES_OUT:
             return True
-        if node.op in self._library:
-            return bool(self._library[node.op].signature.is_stateful)
         try:
-            return bool(op_definition(node.op).is_stateful)
+            return bool(signature_of(node, self._library).is_stateful)
         except ModelError:  # an op of a library that isn't loaded
             return True
 

@@ -77,7 +77,7 @@ def output_dtype(node: NodeDef, library: Library, index: int) -> int:
 
 def argument_types(node: NodeDef, library: Library, of_outputs: bool = False) -> list[int]:
     """The DataType number of each data input, or output, of a NodeDef."""
-    signature = _signature(node, library)
+    signature = signature_of(node, library)
     types: list[int] = []
     for argument in signature.output_arg if of_outputs else signature.input_arg:
         if argument.type_list_attr:
@@ -100,7 +100,8 @@ def _attr(node: NodeDef, signature: OpDef, name: str) -> AttrValue:
     return next(defaults, type(node)().attr[name])
 
 
-def _signature(node: NodeDef, library: Library) -> OpDef:
+def signature_of(node: NodeDef, library: Library) -> OpDef:
+    """What an op, or a function that is called by its name, takes and makes."""
     if node.op in library:
         return library[node.op].signature
     return op_definition(node.op, node.name)
@@ -109,7 +110,7 @@ def _signature(node: NodeDef, library: Library) -> OpDef:
 def _sizes(node: NodeDef, library: Library) -> dict[str, int]:
     """{output argument: how many tensors it is}, in the op's order."""
     sizes = {}
-    signature = _signature(node, library)
+    signature = signature_of(node, library)
     for argument in signature.output_arg:
         if argument.number_attr:
             sizes[argument.name] = _attr(node, signature, argument.number_attr).i

@@ -14,7 +14,7 @@ from graphs.building.conditionals import (
     has_nothing_to_place,
     why_not_lowered,
 )
-from graphs.building.op_outputs import op_definition, output_offsets
+from graphs.building.op_outputs import output_offsets, signature_of
 from graphs.building.open_conditionals import open_conditional
 from graphs.building.raw_node import (
     NOT_OF_THE_MODEL,
@@ -29,7 +29,7 @@ from graphs.errors import ModelError
 from graphs.flat_graph import Origin
 from graphs.function_library import called_function, kept_whole
 from graphs.names import data_inputs, free_name, with_index
-from graphs.protos import FunctionDef, Library, NodeDef, OpDef
+from graphs.protos import FunctionDef, Library, NodeDef
 
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp"})
 """Ops that TensorFlow calls stateful, and that change nothing."""
@@ -166,13 +166,8 @@ class CallOpener:
             name = f"{path}/{node.name}"
             if name in self.call_outputs:
                 yield from [name] if self.side_effects.get(name) else []
-            elif node.op not in _READS and self._signature(node).is_stateful:
+            elif node.op not in _READS and signature_of(node, self.library).is_stateful:
                 yield name
-
-    def _signature(self, node: NodeDef) -> OpDef:
-        if node.op in self.library:
-            return self.library[node.op].signature
-        return op_definition(node.op, node.name)
 
     def _suffix(self, call: str, callee: str, body: Body) -> str:
         """What a call's path ends with, so that its ops take no name of an op beside the call."""

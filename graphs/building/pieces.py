@@ -29,7 +29,13 @@ from graphs.building.known_tensors import (
 )
 from graphs.building.never_evaluated import never_evaluated
 from graphs.building.same_shapes import ELEMENTWISE, bare
-from graphs.function_library import KEPT_WHOLE, called_function, library_of, reached_functions
+from graphs.function_library import (
+    KEPT_WHOLE,
+    called_function,
+    handed_on,
+    library_of,
+    reached_functions,
+)
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index
 from graphs.protos import FunctionDef, GraphDef, Library, NodeDef, Operation, Tensor, TensorShape
 from graphs.tensor_protos import Shape, shape_of
@@ -260,7 +266,7 @@ class Pieces:
                 return None
             return [functools.reduce(joined, each) for each in zip(*known, strict=True)]
         body = functions[0][0]
-        stays = _handed_on(self._library[body])
+        stays = handed_on(self._library[body])
         given = tuple(
             each if number in stays else dataclasses.replace(each, exact=b"")
             for number, each in enumerate(given)
@@ -284,16 +290,6 @@ def _in_order(nodes: Sequence[NodeDef]) -> bool:
             return False
         seen.add(node.name)
     return True
-
-
-def _handed_on(function: FunctionDef) -> set[int]:
-    """The arguments that a loop's body hands to the next iteration as they are."""
-    nodes = {node.name: node for node in function.node_def}
-    arguments = [argument.name for argument in function.signature.input_arg]
-    results = [function.ret[result.name] for result in function.signature.output_arg]
-    sources = [source_of(result, nodes, op_types.SAME) for result in results]
-    pairs = enumerate(zip(arguments, sources, strict=False))
-    return {number for number, (argument, source) in pairs if argument == source}
 
 
 def known_shape(shape: TensorShape) -> Shape:

@@ -7,13 +7,13 @@ from typing import Any
 
 from graphs import op_types
 from graphs.building.flatten import flatten
-from graphs.building.op_outputs import op_definition, output_names
+from graphs.building.op_outputs import output_names, signature_of
 from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import KEPT_WHOLE
 from graphs.names import op_of, parse_input, tensor_of
-from graphs.protos import FunctionDef, GraphDef, Library, NodeDef
+from graphs.protos import GraphDef, Library, NodeDef
 from graphs.source_model import TensorSpec
 from rewrite.split.constant_folding import Argument, KnownValues
 from rewrite.split.effects import has_no_effect
@@ -131,19 +131,6 @@ def waits_of_all(node: NodeDef) -> Sequence[str]:
     return [*node.input[:first], *(name for name in node.input[first:] if name.startswith("^"))]
 
 
-def handed_on(function: FunctionDef) -> set[int]:
-    """Which arguments of a loop's body it returns unchanged at the same place."""
-    nodes = {node.name: node for node in function.node_def}
-    unchanged = set()
-    for position, output in enumerate(function.signature.output_arg):
-        name = op_of(function.ret[output.name])
-        while name in nodes and nodes[name].op == "Identity":
-            name = op_of(nodes[name].input[0])
-        if name == function.signature.input_arg[position].name:
-            unchanged.add(position)
-    return unchanged
-
-
 def as_body(graph_def: GraphDef, argument_of: Mapping[str, str], library: Library) -> list[NodeDef]:
     """NodeDefs of a function body for the ops of a main graph.
 
@@ -188,13 +175,7 @@ def stateful_ops(nodes: Iterable[NodeDef], library: Library) -> list[str]:
     TensorFlow opens the function in the place of its call. What had to come after the call, and
     takes none of its results, then comes after these only if the function names them.
     """
-    return [
-        node.name
-        for node in nodes
-        if (
-            library[node.op].signature if node.op in library else op_definition(node.op, node.name)
-        ).is_stateful
-    ]
+    return [node.name for node in nodes if signature_of(node, library).is_stateful]
 
 
 def output_name(outputs: Mapping[str, list[str]], op: str, index: int) -> str:

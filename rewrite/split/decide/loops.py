@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from graphs import op_types
+from graphs.function_library import handed_on
 from graphs.names import data_inputs, tensor_of
 from graphs.protos import NodeDef
 from rewrite.split.constant_folding import Argument
@@ -26,7 +27,7 @@ from rewrite.split.decide.split_function import (
     run_function,
 )
 from rewrite.split.decision import Answer, Split, StayWhole
-from rewrite.split.functions import functions_of, handed_on
+from rewrite.split.functions import functions_of
 from rewrite.split.rules.op_view import OpView
 from rewrite.split.rules.special import TENSORFLOW_1
 from rewrite.split.states import SUM, WHOLE, Listed, Optioned
