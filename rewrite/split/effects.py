@@ -1,7 +1,7 @@
 """Which ops have an effect beside their outputs, and which variables they read and write."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 
 from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
@@ -93,48 +93,11 @@ def uses_of_variables(
     return readers, writers
 
 
-def written_after(
-    flat: FlatGraph,
-    readers: Mapping[Variable, Sequence[str]],
-    writers: Mapping[Variable, Collection[str]],
-) -> dict[Variable, Sequence[str]]:
-    """The readers of the variables that are never written, or only after all of these readers.
-
-    Args:
-      flat: the step with its calls opened.
-      readers: {variable: some of its readers}.
-      writers: {variable: all that may write it}.
-    """
-    if not readers:
-        return {}
-    every = [name for names in readers.values() for name in names]
-    bit_of = {name: 1 << i for i, name in enumerate(every)}
-    before = _readers_before(flat, bit_of)
-    found = {}
-    for variable, names in readers.items():
-        mask = sum(bit_of[name] for name in names)
-        if all(before[writer] & mask == mask for writer in writers.get(variable, ())):
-            found[variable] = names
-    return found
-
-
 def variable_of_handle(node: NodeDef) -> Variable:
     """The variable of a VarHandleOp; several ops may hold a handle of one."""
     name = node.attr["shared_name"].s if "shared_name" in node.attr else b""
     container = node.attr["container"].s if "container" in node.attr else b""
     return container, name or node.name.encode(), node.attr["dtype"].type
-
-
-def _readers_before(flat: FlatGraph, bit_of: Mapping[str, int]) -> Mapping[str, int]:
-    """{op: which readers surely come before it}, as bits."""
-    before: dict[str, int] = {}
-    for node in flat.graph_def.node:
-        found = 0
-        for name in node.input:  # what closes a loop comes later, and has no bits yet
-            source = parse_input(name).op
-            found |= before.get(source, 0) | bit_of.get(source, 0)
-        before[node.name] = found
-    return before
 
 
 def has_effect(node: NodeDef, library: Library) -> bool:

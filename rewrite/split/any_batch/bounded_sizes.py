@@ -21,8 +21,7 @@ from rewrite.split.decide.decide import Decisions
 from rewrite.split.decide.shape_facts import Facts
 from rewrite.split.decide.split_function import SplitBody
 from rewrite.split.decision import Answer, Shape, Split
-from rewrite.split.rules.elementwise import additive, elementwise
-from rewrite.split.rules.table import RULES
+from rewrite.split.rules.table import ELEMENTWISE
 from rewrite.split.states import WHOLE, Sharded, State
 
 _EACH_AXIS = frozenset("Slice Pad PadV2 MirrorPad MirrorPadGrad Tile BroadcastTo Fill".split())
@@ -158,7 +157,7 @@ class _Graph:
                     marked = np.ones(value.shape, bool)
             else:
                 lines = [self._line(t) for t in data]
-                marked = bent_elements(node, lines, value, _is_elementwise(node))
+                marked = bent_elements(node, lines, value, node.op in ELEMENTWISE)
             if marked.any():
                 self.marks[tensor] = np.broadcast_to(marked, value.shape)
 
@@ -171,7 +170,7 @@ class _Graph:
 
     def _is_told(self, node: NodeDef, answer: Answer, data: list[str]) -> bool:
         """Whether a marked number says what an op does with the axis that is cut."""
-        if _is_elementwise(node) or node.op in op_types.CONDITIONALS | op_types.LOOPS:
+        if node.op in ELEMENTWISE or node.op in op_types.CONDITIONALS | op_types.LOOPS:
             return False
         rows = answer.row_inputs if isinstance(answer, Split) else ()
         if any(data[at] in self.counted or data[at] in self.marks for at in rows):
@@ -224,10 +223,6 @@ class _Graph:
         given = dict(zip(data, body.body.arguments, strict=False))
         marks = {given[t]: self.marks[t] for t in given if t in self.marks}
         return bool(inside.found(marks, {given[t] for t in given if t in self.shaped}))
-
-
-def _is_elementwise(node: NodeDef) -> bool:
-    return RULES.get(node.op) in (elementwise, additive)
 
 
 def _has_another_size(body: SplitBody, batch: int) -> bool:

@@ -10,7 +10,7 @@ something else is refused, too.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -18,12 +18,12 @@ from graphs import op_types
 from graphs.building.frames import loop_of
 from graphs.graph_view import GraphView
 from graphs.names import op_of
-from graphs.protos import GraphDef, Library, NodeDef, Nodes
+from graphs.protos import GraphDef, Library
 from graphs.source_model import TensorSpec
 from rewrite.split.decision import AskedShape
 from rewrite.split.effects import has_effect
-from rewrite.split.functions import waits_of_all
 from rewrite.split.node_writer import NodeWriter
+from rewrite.split.reading.runs_before import runs_before
 
 
 def asked_of_feeds(
@@ -170,7 +170,8 @@ def have_effects_wait(
       unit_of_node: see FlatGraph.
     """
     view = GraphView(graph_def)
-    settled = _waiting(graph_def.node, refusal, view.nodes).union(view.ancestors([refusal]))
+    before = runs_before(graph_def, {refusal: 1}, is_opened=True)
+    settled = {*view.ancestors([refusal]), *(name for name, bit in before.items() if bit)}
     loops: set[str] = set()
     for node in graph_def.node:
         if node.name in settled or not has_effect(node, library):
@@ -185,22 +186,3 @@ def have_effects_wait(
         sources = {loop_of(op_of(name), unit_of_node) for name in node.input}
         if (loop := loop_of(node.name, unit_of_node)) in loops and loop not in sources:
             node.input.append(f"^{refusal}")
-
-
-def _waiting(nodes: Iterable[NodeDef], refusal: str, node_of: Nodes) -> set[str]:
-    """The ops that surely wait for an assertion; a Merge waits for one of its inputs only.
-
-    Nor does every op of a function wait for all that the function is given, once TensorFlow has
-    opened it.
-    """
-    waiting = {refusal}
-    for node in nodes:
-        sources = {op_of(name) for name in waits_of_all(node)}
-        if node.op in op_types.MERGES:
-            begins = {n for n in sources if node_of[n].op not in op_types.NEXT_ITERATION}
-            waits = begins <= waiting
-        else:
-            waits = not sources.isdisjoint(waiting)
-        if waits:
-            waiting.add(node.name)
-    return waiting

@@ -14,18 +14,20 @@ from typing import Any
 import numpy as np
 
 from graphs.building.shapes import TensorProperties, num_elements
-from graphs.flat_graph import FlatGraph, Origin
+from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, free_name, op_of, tensor_of
 from graphs.protos import NodeDef, Tensor
 from rewrite.split.decide.decide import decide
 from rewrite.split.decision import GRADIENTS, NORMS, attr_of
 from rewrite.split.float64.convert import Attributes, attributes, traced
-from rewrite.split.reading.merge_reads import with_nodes
+from rewrite.split.reading.runs_before import with_nodes
 from rewrite.split.rules.batch_norm import is_across, norm, norm_gradient
 from rewrite.split.rules.table import RULES, Rule
 
 _PASSING = frozenset({"Identity", "IdentityN"})
 _RESERVED = frozenset({3, 4, 5})
+Users = Mapping[str, Sequence[tuple[str, int]]]
+"""{"op:i": [(op that reads it, as which input)]}."""
 
 _RULES: Mapping[str, Rule] = {
     **RULES,
@@ -60,20 +62,18 @@ def decompose_norms(
         return flat, properties
     answers = decide(flat, properties, batch, axis_of_feed, rules=_RULES).answer_of_op
     wanted = {name for name in training if is_across(answers[name])}
-    chosen = pairs(flat, properties, training, wanted)
-    return _Rewriting(flat, properties, chosen).done() if chosen else (flat, properties)
+    users = _users_of_tensors(flat)
+    chosen = _pairs(flat, properties, users, training, wanted)
+    return _Rewriting(flat, properties, users, chosen).done() if chosen else (flat, properties)
 
 
 class _Rewriting:
     """A copy of a step in which some ops are taken apart."""
 
-    def __init__(self, flat: FlatGraph, properties: TensorProperties, chosen: set[str]):
-        self.flat, self.chosen = flat, chosen
-        self.used: dict[str, set[int]] = defaultdict(set)
-        for tensor in users_of_tensors(flat):
-            op, _, index = tensor.partition(":")
-            self.used[op].add(int(index))
-        self.rows: list[tuple[NodeDef, Origin]] = []
+    def __init__(
+        self, flat: FlatGraph, properties: TensorProperties, users: Users, chosen: set[str]
+    ):
+        self.flat, self.users, self.chosen = flat, users, chosen
         self.shape_of, self.dtype_of = dict(properties.shape_of), dict(properties.dtype_of)
         self.bytes_of = dict(properties.bytes_of)
         self.properties = properties
@@ -83,16 +83,10 @@ class _Rewriting:
 
     def done(self) -> tuple[FlatGraph, TensorProperties]:
         """The whole copy."""
-        for node, origin in zip(self.flat.graph_def.node, self.flat.origins, strict=True):
-            if node.name in self.chosen:
-                self._take_apart(node, origin)
-            else:
-                new = copy.deepcopy(node)
-                new.input[:] = [self._name(name) for name in node.input]
-                self.rows.append((new, origin))
+        flat = with_nodes(self.flat, self._nodes_for)
         # What passed on what the gradients read stays, though nobody reads it any more.
         flat = dataclasses.replace(
-            with_nodes(self.flat, self.rows),
+            flat,
             fetches=[self.replaced.get(fetch, fetch) for fetch in self.flat.fetches],
             share_of_node=self._for_added(self.flat.share_of_node),
             after_of_node=self._for_added(self.flat.after_of_node),
@@ -106,13 +100,20 @@ class _Rewriting:
         )
         return flat, properties
 
+    def _nodes_for(self, node: NodeDef) -> Sequence[NodeDef]:
+        if node.name in self.chosen:
+            return self._taken_apart(node)
+        new = copy.deepcopy(node)
+        new.input[:] = [self._name(name) for name in node.input]
+        return [new]
+
     def _name(self, name: str) -> str:
         if name.startswith("^"):
             return name
         tensor = tensor_of(name)
         return self.replaced.get(tensor, name)
 
-    def _take_apart(self, node: NodeDef, origin: Origin) -> None:
+    def _taken_apart(self, node: NodeDef) -> Sequence[NodeDef]:
         inputs = [self._name(name) for name in data_inputs(node)][:5]
         controls = [name for name in node.input if name.startswith("^")]
         images = node.input[0]
@@ -122,7 +123,7 @@ class _Rewriting:
             del table[node.name]  # type: ignore[attr-defined]
         formula: Callable[..., list[Tensor]] = backward
         if node.op in NORMS:
-            is_run_on = bool(self.used[node.name] & {1, 2})
+            is_run_on = any(f"{node.name}:{index}" in self.users for index in (1, 2))
             formula = functools.partial(forward, is_run_on=is_run_on)
         of_channels = ("float32", (shape[channel_axis(attributes(node))],))
         num_images = 1 if node.op in NORMS else 2
@@ -141,7 +142,6 @@ class _Rewriting:
             made.input.extend(controls)
             if made.name == node.name and "_class" in node.attr:
                 made.attr["_class"].CopyFrom(node.attr["_class"])
-            self.rows.append((made, origin))
             # What a kernel keeps for another one has no shape, and is empty here.
             shapes = [(0,) if t.shape.rank is None else tuple(t.shape) for t in op.outputs]
             self.shape_of[made.name] = [*shapes]
@@ -151,6 +151,7 @@ class _Rewriting:
                 for shape, t in zip(shapes, op.outputs, strict=True)
             ]
         self.replaced.update({f"{node.name}:{i}": tensor for i, tensor in enumerate(results)})
+        return copies
 
     def _for_added(self, value_of_node: Mapping[str, Any]) -> dict[str, Any]:
         result = dict(value_of_node)
@@ -309,11 +310,14 @@ def _count(attrs: Attributes, x: Tensor) -> Tensor:
     return tf.cast(size, tf.float32) / tf.constant(channels, tf.float32, name="channels")
 
 
-def pairs(
-    flat: FlatGraph, properties: TensorProperties, training: set[str], wanted: set[str]
+def _pairs(
+    flat: FlatGraph,
+    properties: TensorProperties,
+    users: Users,
+    training: set[str],
+    wanted: set[str],
 ) -> set[str]:
     """Forward ops to be taken apart with all their gradients; none that can't be."""
-    users = users_of_tensors(flat)
     chosen = set()
     for name in wanted:
         node = flat.nodes[name]
@@ -326,8 +330,8 @@ def pairs(
     return chosen
 
 
-def users_of_tensors(flat: FlatGraph) -> dict[str, list[tuple[str, int]]]:
-    """{"op:i": [(op that reads it, as which input)]}; fetches are read by ""."""
+def _users_of_tensors(flat: FlatGraph) -> Users:
+    """Fetches are read by ""."""
     users: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for node in flat.graph_def.node:
         for position, name in enumerate(node.input):
@@ -339,9 +343,7 @@ def users_of_tensors(flat: FlatGraph) -> dict[str, list[tuple[str, int]]]:
     return users
 
 
-def _readers_of_reserved(
-    flat: FlatGraph, users: Mapping[str, list[tuple[str, int]]], name: str
-) -> tuple[set[str], bool]:
+def _readers_of_reserved(flat: FlatGraph, users: Users, name: str) -> tuple[set[str], bool]:
     """Gradients that read what a forward op reserves for them; whether nobody else does."""
     todo = [f"{name}:{index}" for index in _RESERVED]
     readers = set()

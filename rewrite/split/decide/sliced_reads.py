@@ -15,11 +15,9 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of, with_index
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decision import Answer, Split, StayWhole, is_open
-from rewrite.split.rules.elementwise import additive, elementwise
-from rewrite.split.rules.factors import broadcast
 from rewrite.split.rules.layout import placed_in
-from rewrite.split.rules.op_view import OpView
-from rewrite.split.rules.table import RULES
+from rewrite.split.rules.op_view import OpView, StayWholeError
+from rewrite.split.rules.table import ELEMENTWISE, RULES
 from rewrite.split.states import WHOLE, Sharded, State
 
 _SHAPED = frozenset({"Reshape", "ExpandDims", "Squeeze"})
@@ -71,56 +69,34 @@ def _in_parts(view: OpView, state: Sharded, properties: TensorProperties) -> Spl
     if result is None or any(is_open(each.shape) for each in view.inputs):
         return None  # a dimension of unknown size may be one that is stretched, or the batch
     op, sizes = view.node.op, {state.axis: state}
+    answer: Split | None
     if op == "Fill":
         answer = Split((WHOLE, WHOLE), (state,), {0: sizes})
-    elif op == "BroadcastTo":
-        own = _cut_like(view.inputs[0].shape or (), result, state)
-        answer = Split((own, WHOLE), (state,), {1: sizes})
     elif op == "Tile" and (view.inputs[0].shape or ())[state.axis] == 1:
         answer = Split((WHOLE, WHOLE), (state,), {1: sizes})
     elif op in _SHAPED:
         return _reshaped(view, state, result)
-    elif op == "MatMul":
-        return _product(view, state)
-    elif RULES.get(op) in (elementwise, additive):
-        return _elementwise(view, state, result, properties)
+    elif op == "BroadcastTo" or op in ELEMENTWISE or (op == "MatMul" and state.axis == 0):
+        answer = _by_rule(view, state, properties)
     else:
         return None
-    known = all(view.inputs[position].value is not None for position in answer.shape_inputs)
-    return answer if known else None
+    told = () if answer is None else answer.shape_inputs
+    return answer if all(view.inputs[each].value is not None for each in told) else None
 
 
-def _cut_like(shape: tuple[int, ...], result: tuple[int, ...], state: Sharded) -> State:
-    """The state of an operand that is broadcast to a result that is cut."""
-    row = broadcast(shape, result)
-    label = f"d{state.axis}"
-    if label not in row:
-        return WHOLE
-    return Sharded(row.index(label), state.outer, state.inner)
-
-
-def _elementwise(
-    view: OpView, state: Sharded, result: tuple[int, ...], properties: TensorProperties
-) -> Split | None:
+def _by_rule(view: OpView, state: Sharded, properties: TensorProperties) -> Split | None:
     """At most one input has to be cut, and that is no larger than what would be cut."""
-    inputs = tuple(_cut_like(each.shape or (), result, state) for each in view.inputs)
-    sizes = [
-        properties.num_bytes(name)
-        for name, own in zip(view.node.input, inputs, strict=False)
-        if own != WHOLE
-    ]
+    try:
+        answer = RULES[view.node.op](dataclasses.replace(view, wanted=state))
+    except StayWholeError:
+        return None
+    if not isinstance(answer, Split):
+        return None
+    read = zip(view.node.input, answer.inputs, strict=False)
+    sizes = [properties.num_bytes(name) for name, own in read if own != WHOLE]
     if len(sizes) > 1 or sum(sizes) > properties.bytes_of[view.node.name][0]:
         return None
-    return Split(inputs, (state,))
-
-
-def _product(view: OpView, state: Sharded) -> Split | None:
-    """Rows of a product, of the same rows of its left operand, where these are less."""
-    rows = 1 if view.attr("transpose_a").b else 0
-    shape, result = view.inputs[0].shape or (), view.output_shapes[0] or ()
-    if state.axis != 0 or math.prod(shape) > math.prod(result):
-        return None
-    return Split((dataclasses.replace(state, axis=rows), WHOLE), (state,))
+    return answer
 
 
 def _reshaped(view: OpView, state: Sharded, result: tuple[int, ...]) -> Split | None:

@@ -6,22 +6,16 @@ device that it is used on. Reads that no write can come before are one and the s
 """
 
 import copy
-import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from graphs.building.known_tensors import constant_node
-from graphs.flat_graph import FlatGraph, Origin
+from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, free_name, op_of, parse_input
 from graphs.protos import NodeDef
 from rewrite.split.decision import MOST_BYTES, attr_of
-from rewrite.split.effects import (
-    _READ,
-    Variable,
-    uses_of_variables,
-    variable_of_handle,
-    written_after,
-)
+from rewrite.split.effects import _READ, Variable, uses_of_variables, variable_of_handle
+from rewrite.split.reading.runs_before import bits, runs_before, with_nodes
 
 _PLACE = "loc:@"
 
@@ -41,26 +35,18 @@ def merge_reads(flat: FlatGraph) -> FlatGraph:
     kept_for = _kept_for(flat)
     if not kept_for:
         return flat
-    rows = []
-    for node, origin in zip(flat.graph_def.node, flat.origins, strict=True):
+
+    def nodes_for(node: NodeDef) -> Sequence[NodeDef]:
         if node.name in kept_for:
-            continue
+            return []
         new = copy.deepcopy(node)
         inputs = [_renamed(name, kept_for) for name in node.input]
         data = [name for name in inputs if not name.startswith("^")]
         new.input[:] = [*data, *dict.fromkeys(name for name in inputs if name.startswith("^"))]
         _rename_places(new, kept_for)
-        rows.append((new, origin))
-    return with_nodes(flat, rows)
+        return [new]
 
-
-def with_nodes(flat: FlatGraph, rows: Sequence[tuple[NodeDef, Origin]]) -> FlatGraph:
-    """The step with other nodes, each a NodeDef and its origin."""
-    own = flat.graph_def
-    graph_def = type(own)(versions=own.versions, library=own.library)
-    graph_def.node.extend(node for node, _ in rows)
-    origins = [origin for _, origin in rows]
-    return dataclasses.replace(flat, graph_def=graph_def, origins=origins)
+    return with_nodes(flat, nodes_for)
 
 
 def _kept_for(flat: FlatGraph) -> Mapping[str, str]:
@@ -68,9 +54,33 @@ def _kept_for(flat: FlatGraph) -> Mapping[str, str]:
     reads, writers = uses_of_variables(flat, lambda node: node.op == _READ and len(node.input) == 1)
     several = {variable: names for variable, names in reads.items() if len(names) > 1}
     kept_for: dict[str, str] = {}
-    for first, *others in written_after(flat, several, writers).values():
+    for first, *others in _written_after(flat, several, writers).values():
         kept_for.update(dict.fromkeys(others, first))
     return kept_for
+
+
+def _written_after(
+    flat: FlatGraph,
+    readers: Mapping[Variable, Sequence[str]],
+    writers: Mapping[Variable, Collection[str]],
+) -> dict[Variable, Sequence[str]]:
+    """The readers of the variables that are never written, or only after all of these readers.
+
+    Args:
+      flat: the step with its calls opened.
+      readers: {variable: some of its readers}.
+      writers: {variable: all that may write it}.
+    """
+    if not readers:
+        return {}
+    bit_of = bits(name for names in readers.values() for name in names)
+    before = runs_before(flat.graph_def, bit_of)
+    found = {}
+    for variable, names in readers.items():
+        mask = sum(bit_of[name] for name in names)
+        if all(before[writer] & mask == mask for writer in writers.get(variable, ())):
+            found[variable] = names
+    return found
 
 
 def _renamed(name: str, kept_for: Mapping[str, str]) -> str:
@@ -117,11 +127,7 @@ def gathers_of_reads(flat: FlatGraph) -> FlatGraph:
     if not changed:
         return flat
     taken = set(flat.nodes)
-    rows = []
-    for node, origin in zip(flat.graph_def.node, flat.origins, strict=True):
-        new = _of_read(node, taken) if node.name in changed else [node]
-        rows += [(each, origin) for each in new]
-    return with_nodes(flat, rows)
+    return with_nodes(flat, lambda node: _of_read(node, taken) if node.name in changed else [node])
 
 
 def _changed(flat: FlatGraph) -> set[str]:
@@ -133,7 +139,7 @@ def _changed(flat: FlatGraph) -> set[str]:
         return set()
     is_sent = _small(flat) | _multiplied(flat)
     wanted = {variable: names for variable, names in gathers.items() if variable in is_sent}
-    found = written_after(flat, wanted, writers)
+    found = _written_after(flat, wanted, writers)
     return {name for names in found.values() for name in names}
 
 

@@ -9,30 +9,23 @@ was given, some of its parts take less. So the order is said by a control edge b
 """
 
 import copy
-import functools
 import itertools
-import operator
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 
 from graphs import op_types
 from graphs.building.frames import depth_in_conditionals, frame_stacks, loop_of
 from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
-from graphs.function_library import library_of
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.protos import GraphDef, Library, NodeDef
+from graphs.protos import Library, NodeDef
 from rewrite.pass_base import RewriteError
-from rewrite.split.constant_folding import SHAPE_OPS
-from rewrite.split.decision import GRADIENTS, NORMS
 from rewrite.split.effects import NEVER_WRITE, Variable, has_effect, variable_of_handle
-from rewrite.split.functions import functions_of, waits_of_all
-from rewrite.split.reading.merge_reads import with_nodes
+from rewrite.split.functions import functions_of
+from rewrite.split.reading.runs_before import bits, runs_before, with_nodes
 from rewrite.split.split_step import SplitStep
 
 _HANDS_ON = op_types.HANDLE | op_types.MERGES
-_MAY_BE_CONSTANTS = SHAPE_OPS | {"Const"}
-"""What a split step may have another op for, which waits for nothing, as what is computed of it."""
 
 
 def with_state_order(flat: FlatGraph) -> FlatGraph:
@@ -47,12 +40,15 @@ def with_state_order(flat: FlatGraph) -> FlatGraph:
     missing = _missing(flat)
     if not missing:
         return flat
-    rows = []
-    for node, origin in zip(flat.graph_def.node, flat.origins, strict=True):
-        new = copy.deepcopy(node) if node.name in missing else node
-        new.input.extend(f"^{op}" for op in missing.get(node.name, ()))
-        rows.append((new, origin))
-    return with_nodes(flat, rows)
+
+    def nodes_for(node: NodeDef) -> Sequence[NodeDef]:
+        if node.name not in missing:
+            return [node]
+        new = copy.deepcopy(node)
+        new.input.extend(f"^{op}" for op in missing[node.name])
+        return [new]
+
+    return with_nodes(flat, nodes_for)
 
 
 def require_state_order(flat: FlatGraph, step: SplitStep) -> None:
@@ -75,9 +71,9 @@ def require_state_order(flat: FlatGraph, step: SplitStep) -> None:
     }
     there = {node.name for node in step.graph_def.node}
     ops_for = {name: [op for op in step.copies.get(name, [name]) if op in there] for name in names}
-    bit_of, bit_there = _bits(names), _bits(op for ops in ops_for.values() for op in ops)
-    before = _before(flat.graph_def, bit_of)
-    before_there = _before(step.graph_def, bit_there, is_opened=True)
+    bit_of, bit_there = bits(names), bits(op for ops in ops_for.values() for op in ops)
+    before = runs_before(flat.graph_def, bit_of)
+    before_there = runs_before(step.graph_def, bit_there, is_opened=True)
     for each in users:
         for write, other in itertools.product([name for name in each if name in writes], each):
             for first, then in ((write, other), (other, write)):
@@ -97,11 +93,11 @@ def _missing(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
     """{op: those of the same state that come before it in ways that splitting may cut}."""
     users = [names for names in _users_of_states(flat).values() if len(names) > 1]
     every = dict.fromkeys(name for names in users for name in names)
-    bit_of = _bits(every)
+    bit_of = bits(every)
     if not bit_of:
         return {}
-    before = _before(flat.graph_def, bit_of)
-    without = _before(flat.graph_def, bit_of, is_opened=True, is_split=True)
+    before = runs_before(flat.graph_def, bit_of)
+    without = runs_before(flat.graph_def, bit_of, is_opened=True, is_split=True)
     results_of = _results_of(flat)
     readers = {name for name in every if _only_reads(flat.nodes[name], flat.library)}
     missing: dict[str, list[str]] = defaultdict(list)
@@ -203,54 +199,3 @@ def _may_be_first(node: NodeDef) -> bool:
 def _may_be_late(node: NodeDef) -> bool:
     """Whether it is to wait for another one: what is within does, not where it ends."""
     return node.op not in op_types.MERGES | op_types.EXIT
-
-
-def _bits(names: Iterable[str]) -> dict[str, int]:
-    return {name: 1 << number for number, name in enumerate(dict.fromkeys(names))}
-
-
-def _before(
-    graph_def: GraphDef, bit_of: Mapping[str, int], is_opened: bool = False, is_split: bool = False
-) -> Mapping[str, int]:
-    """{op: which of the ops with a bit surely come before it}.
-
-    Args:
-      graph_def: a step.
-      bit_of: {op: its bit}.
-      is_opened: whether functions that ops run are opened in their place.
-      is_split: whether the step will be split.
-
-    An op whose inputs all come from a branch that isn't taken does not run. None of these edges
-    passes such an op by: a Merge only surely waits for what comes before all of its inputs, and a
-    ControlTrigger for nothing.
-    """
-    before: dict[str, int] = {}
-    nodes, library = {node.name: node for node in graph_def.node}, library_of(graph_def)
-    runs_functions = {n for n, node in nodes.items() if functions_of(node, library)}
-    constants: set[str] = set()
-    for node in graph_def.node:
-        found: list[int] = []
-        for name in waits_of_all(node) if is_opened else node.input:
-            source = parse_input(name)
-            if node.op in op_types.MERGES and nodes[source.op].op in op_types.NEXT_ITERATION:
-                continue
-            # What closes a loop comes later, and has no bits yet.
-            each = before.get(source.op, 0) | bit_of.get(source.op, 0)
-            if is_split and source.op in runs_functions and source.output >= 0:
-                each = 0  # of the first copy or known, while a control edge is from all
-            if is_split and nodes[source.op].op in NORMS | GRADIENTS and source.output > 0:
-                each = 0  # taken apart, statistics and slopes wait for less than the one op did
-            found.append(each)
-        combine = operator.and_ if node.op in op_types.MERGES else operator.or_
-        before[node.name] = functools.reduce(combine, found) if found else 0
-        if is_split and _may_be_constant(node, constants):
-            constants.add(node.name)
-        if node.op == "ControlTrigger" or node.name in constants:
-            before[node.name] = 0
-    return before
-
-
-def _may_be_constant(node: NodeDef, constants: Set[str]) -> bool:
-    """Whether a split step may have a constant for an op, which waits for nothing."""
-    sources = [op_of(name) for name in data_inputs(node)]
-    return node.op in _MAY_BE_CONSTANTS or (bool(sources) and constants >= {*sources})

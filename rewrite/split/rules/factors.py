@@ -59,9 +59,12 @@ def split_by_factors(
       shape_inputs: {input: output} for inputs that hold the shape of an output.
     """
     rows = [*inputs, *[None] * (len(view.inputs) - len(inputs))]
-    if not view.sharded:
+    if view.wanted is not None:
+        chosen = _wanted(view.wanted, outputs[0])
+    elif view.sharded:
+        chosen = _chosen(view, rows)
+    else:
         return _of_partial(view, rows, len(outputs)) if adds_up else StayWhole()
-    chosen = _chosen(view, rows)
     if chosen is None:
         return ACROSS
     label, like = chosen
@@ -103,6 +106,12 @@ def _chosen(view: OpView, rows: Sequence[Labels | None]) -> tuple[str, Sharded] 
             count = math.prod(max(size, 1) for size in sizes)
             elements[label, dataclasses.replace(state, axis=0)] += count
     return max(elements, key=elements.__getitem__, default=None)
+
+
+def _wanted(state: Sharded, row: Labels) -> tuple[str, Sharded] | None:
+    """The same of an output that is wanted in parts."""
+    label = row[state.axis] if state.axis < len(row) else None
+    return None if label is None else (label, dataclasses.replace(state, axis=0))
 
 
 def _state_along(label: str, row: Labels, like: Sharded) -> State:

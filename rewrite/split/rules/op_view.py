@@ -55,6 +55,7 @@ class OpView:
       inputs: its data inputs.
       output_shapes: of the whole outputs.
       output_dtypes: of its outputs.
+      wanted: where nothing that it reads is cut: how its output 0 is to be made in parts.
     """
 
     node: NodeDef
@@ -62,6 +63,7 @@ class OpView:
     inputs: Sequence[InputView]
     output_shapes: Sequence[Shape]
     output_dtypes: Sequence[str]
+    wanted: Sharded | None = None
 
     @property
     def states(self) -> tuple[State, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from graphs.host.text_table import table_rows
 from rewrite.split.decision import Answer
+from rewrite.split.rules.elementwise import additive, elementwise
 from rewrite.split.rules.op_view import OpView
 from rewrite.split.rules.rows import ROWS, by_row
 
@@ -30,3 +31,5 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys((op for op in ROWS if ":" not in op), by_row),
     **{op: _rule(name) for name, *ops in table_rows(__file__) for op in ops},
 }
+ELEMENTWISE = frozenset(op for op, rule in RULES.items() if rule in (additive, elementwise))
+"""Each element of their output is computed of the elements at the same place."""
