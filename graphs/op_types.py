@@ -111,3 +111,7 @@ WRITES_AND_HANDS_ON = frozenset(
 )
 """They leave something outside of the process; what comes out is input 0, of the last five the
 elements of that data set. The last two do so only where they have a file's name."""
+
+POLYNOMIAL = _listed("polynomial")
+"""They add, multiply, compare and move what they are given, and nothing else: of whole numbers
+their kernels make exact ones in float64, in whatever order they add them up."""

@@ -3,6 +3,7 @@
 TensorFlow and Keras come without stubs, so that mypy takes them as Any.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,3 +42,18 @@ KerasObject = Any  # a loss, an optimizer, a callback
 Json = Any  # what json.loads makes
 Pickled = Any  # what two processes send each other, who know what it is
 JsonObject = Mapping[str, Json]
+
+
+def attribute(node: NodeDef, name: str) -> AttrValue:
+    """An attribute that a node may leave to its op's default: an empty one then.
+
+    `node.attr[name]` would add an empty one to the node, which no TensorFlow reads.
+    """
+    return node.attr[name] if name in node.attr else _no_value()
+
+
+@functools.cache
+def _no_value() -> AttrValue:
+    from tensorflow.core.framework.attr_value_pb2 import AttrValue as Message
+
+    return Message()

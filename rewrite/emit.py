@@ -15,7 +15,7 @@ from pathlib import Path
 from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.flat_graph import Origin
 from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
-from graphs.protos import GraphDef, Message, MetaGraphDef, NodeDef, SavedModelProto
+from graphs.protos import GraphDef, Message, MetaGraphDef, NodeDef, SavedModelProto, attribute
 from graphs.source_model import SourceModel
 from rewrite.call_graph import copy_of
 from rewrite.model_builder import BuiltModel, build_saved_model, given_graph
@@ -303,7 +303,7 @@ def _by_shared_name(meta_graph: MetaGraphDef, handles: dict[str, NodeDef]) -> di
             objects_named.setdefault(saved.variable.name, []).append(index)
     handles_named: dict[str, list[str]] = {}
     for name, node in handles.items():
-        shared = node.attr["shared_name"].s.decode(errors="replace") or name
+        shared = attribute(node, "shared_name").s.decode(errors="replace") or name
         handles_named.setdefault(shared, []).append(name)
     return {
         names[0]: objects_named[shared][0]

@@ -14,7 +14,7 @@ from graphs.building.same_shapes import has_state
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, tensor_of
-from graphs.protos import NodeDef, Nodes
+from graphs.protos import NodeDef, Nodes, attribute
 from graphs.tensor_protos import constant
 
 _BINARY: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -199,6 +199,6 @@ def _computed(node: NodeDef, values: list[Any]) -> np.ndarray | None:
     if any(node.attr[mask].i for mask in _MASKS if mask in node.attr) or values[0].ndim != 1:
         return None
     begin, end, stride = (int(value.reshape(-1)[0]) for value in values[1:])
-    if node.attr["shrink_axis_mask"].i:
+    if attribute(node, "shrink_axis_mask").i:
         return np.asarray(values[0][begin]) if -values[0].size <= begin < values[0].size else None
     return np.asarray(values[0][begin:end:stride]) if stride else None

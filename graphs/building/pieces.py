@@ -37,7 +37,16 @@ from graphs.function_library import (
     reached_functions,
 )
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index
-from graphs.protos import FunctionDef, GraphDef, Library, NodeDef, Operation, Tensor, TensorShape
+from graphs.protos import (
+    FunctionDef,
+    GraphDef,
+    Library,
+    NodeDef,
+    Operation,
+    Tensor,
+    TensorShape,
+    attribute,
+)
 from graphs.tensor_protos import Shape, shape_of
 
 MOST_NUMBERS = 64
@@ -174,7 +183,7 @@ class Pieces:
         if node.op == "VariableShape":
             handle = self._nodes[op_of(source_of(node.input[0], self._nodes, op_types.HANDLE))]
             if handle.op == "VarHandleOp" and _size(shape_of(handle.attr["shape"].shape)) >= 0:
-                dtype = np.int64 if copy.attr["out_type"].type == _INT64 else np.int32
+                dtype = np.int64 if attribute(copy, "out_type").type == _INT64 else np.int32
                 shape = np.array(shape_of(handle.attr["shape"].shape), dtype)
                 copy.CopyFrom(constant_node(node.name, shape))
         elif node.op == "ShapeN":  # which TensorFlow doesn't evaluate before the run
@@ -248,7 +257,7 @@ class Pieces:
         if made is None:
             return False
         self._num_made[node.name] = len(made)
-        declared = map(shape_of, node.attr["output_shapes"].list.shape)
+        declared = map(shape_of, attribute(node, "output_shapes").list.shape)
         for number, (known, shape) in enumerate(zip(made, declared, strict=False)):
             made[number] = dataclasses.replace(known, shape=narrowed(known.shape, shape))
         for number, known in enumerate(made):

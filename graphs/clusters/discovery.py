@@ -15,6 +15,7 @@ import numpy as np
 from graphs.cluster import Cluster, Device
 from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import read_cluster
+from graphs.clusters.json_values import parse_bytes
 from graphs.clusters.this_host import local_gpus, this_cpu
 from graphs.errors import ClusterError
 from graphs.host.did_you_mean import did_you_mean
@@ -73,6 +74,34 @@ def with_precision(cluster: Cluster, precision: str) -> Cluster:
         for device in cluster.devices
     ]
     return dataclasses.replace(cluster, devices=tuple(devices)) if precision else cluster
+
+
+def with_memory(cluster: Cluster, limits: Sequence[str]) -> Cluster:
+    """The cluster with devices of no more memory than "4GiB" says, or "NAME=4GiB" of one.
+
+    Raises:
+      ClusterError: a limit is no size, or names no device of the cluster.
+    """
+    most: dict[str, int] = {}
+    for limit in limits:
+        name, _, size = limit.rpartition("=")
+        if name and name not in cluster.device_names:
+            hint = did_you_mean(name, cluster.device_names)
+            raise ClusterError(
+                f"reading --device_memory={limit}: {cluster.name} has no device {name!r}; wanted "
+                f"one of {', '.join(cluster.device_names)}{hint}"
+            )
+        most[name] = parse_bytes(f"--device_memory={limit}: its size", size)
+    devices = [
+        dataclasses.replace(
+            device,
+            memory_bytes=min(
+                device.memory_bytes, most.get(device.name, most.get("", device.memory_bytes))
+            ),
+        )
+        for device in cluster.devices
+    ]
+    return dataclasses.replace(cluster, devices=tuple(devices)) if limits else cluster
 
 
 def local_cluster() -> Cluster:

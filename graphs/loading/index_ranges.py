@@ -21,7 +21,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.host.text_table import table_rows
 from graphs.loading.number_forms import FED_SIZE, INTEGER_LIMIT, REAL, WHOLE, Form
 from graphs.names import op_of, parse_input, source_of
-from graphs.protos import NodeDef
+from graphs.protos import NodeDef, attribute
 from graphs.tensor_protos import Shape, shape_of
 
 # Of these only the first output holds elements: Unique's second holds positions.
@@ -166,7 +166,7 @@ class IndexRanges:
                 return Form("length", count + 1)
         name, bound = _RULES.get((node.op, position), ("", "."))
         size = self._bound(node, bound)
-        if node.op == "StridedSlice" and node.attr["shrink_axis_mask"].i:
+        if node.op == "StridedSlice" and attribute(node, "shrink_axis_mask").i:
             name = ""
         return Form(name, size + 1 if size is not None and name in ("length", "size") else size)
 

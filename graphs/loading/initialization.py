@@ -10,7 +10,7 @@ from graphs.graph_view import GraphView
 from graphs.loading.model_variables import captured_objects, used_variables
 from graphs.loading.saved_model_file import asset_feeds, checkpoint_prefix, main_ops
 from graphs.names import data_inputs, op_of
-from graphs.protos import Message, MetaGraphDef
+from graphs.protos import Message, MetaGraphDef, attribute
 from graphs.source_model import Initialization
 
 _INIT_NAME = re.compile(
@@ -188,4 +188,4 @@ def _not_covered(view: GraphView, ops: Iterable[str]) -> tuple[str, ...]:
 
 
 def _name_of(view: GraphView, variable: str) -> str:
-    return view.nodes[variable].attr["shared_name"].s.decode("utf-8", "replace") or variable
+    return attribute(view.nodes[variable], "shared_name").s.decode("utf-8", "replace") or variable

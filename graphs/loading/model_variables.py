@@ -7,7 +7,7 @@ from graphs.function_library import callees
 from graphs.graph_view import GraphView
 from graphs.loading.variable_updates import OptimizerUpdates
 from graphs.names import data_inputs, op_of
-from graphs.protos import Message, MetaGraphDef, NodeDef, ObjectGraph
+from graphs.protos import Message, MetaGraphDef, NodeDef, ObjectGraph, attribute
 from graphs.source_model import Variable
 from graphs.tensor_protos import dtype_name, shape_of
 
@@ -46,7 +46,7 @@ def used_variables(view: GraphView) -> list[str]:
 
 
 def _variable(node: NodeDef, trainable: Collection[str]) -> Variable:
-    shared = node.attr["shared_name"].s.decode("utf-8", "replace")
+    shared = attribute(node, "shared_name").s.decode("utf-8", "replace")
     return Variable(
         name=shared or node.name,
         op=node.name,
@@ -90,7 +90,7 @@ def _from_objects(view: GraphView, meta_graph: MetaGraphDef, ops: list[str]) -> 
         if op in captured:
             saved = [objects.nodes[captured[op]].variable]
         else:
-            shared = view.nodes[op].attr["shared_name"].s.decode("utf-8", "replace")
+            shared = attribute(view.nodes[op], "shared_name").s.decode("utf-8", "replace")
             saved = by_name.get(shared, []) or by_name.get(op, [])
         if any(variable.trainable for variable in saved):
             trainable.add(op)

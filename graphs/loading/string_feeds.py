@@ -15,7 +15,7 @@ import numpy as np
 from graphs import op_types
 from graphs.loading.index_ranges import ElementFlow
 from graphs.names import data_inputs
-from graphs.protos import FunctionDef, NodeDef
+from graphs.protos import FunctionDef, NodeDef, attribute
 
 FEATURE_LIMIT = 100
 """Integer features are below this, as integer inputs are."""
@@ -44,7 +44,7 @@ class StringContents:
             if node.op == "DecodeBase64":
                 return _base64
             if node.op == "ParseTensor":
-                return functools.partial(_tensor, node.attr["out_type"].type)
+                return functools.partial(_tensor, attribute(node, "out_type").type)
             library = self._flow.flat.library
             if node.op in _LEAD_INTO_BODIES and any(map(_decodes, library.values())):
                 return _picture

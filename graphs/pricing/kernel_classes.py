@@ -23,7 +23,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.host.text_table import json_beside
 from graphs.names import data_inputs, tensor_of
 from graphs.op_graph import FloatArray
-from graphs.protos import JsonObject, NodeDef
+from graphs.protos import JsonObject, NodeDef, attribute
 
 KERNEL = np.dtype([("kind", "i1"), ("small", "f8"), ("sums", "f8"), ("half", "?")])
 """A kernel: which class, its product's smaller side, its outputs, and if it has 16-bit floats."""
@@ -122,7 +122,7 @@ def _product(
     if kind == "product":
         small = float(min(shape[-2:]))
     else:
-        is_first = node.attr["data_format"].s[:2] == b"NC" and "Filter" not in node.op
+        is_first = attribute(node, "data_format").s[:2] == b"NC" and "Filter" not in node.op
         channels = shape[1] if is_first else shape[-1]
         small = min(channels, outputs / channels)
     return class_numbers()[kind], small, outputs, half
@@ -132,7 +132,7 @@ def _convolution(node: NodeDef, way: str, properties: TensorProperties) -> str:
     """The class of a convolution, or of a gradient of it."""
     inputs = data_inputs(node)
     kernel = properties.shape(f"{node.name}:0" if "filter" in way else tensor_of(inputs[1])) or ()
-    return convolution_class(kernel[:-2], node.attr["strides"].list.i) + way
+    return convolution_class(kernel[:-2], attribute(node, "strides").list.i) + way
 
 
 def convolution_class(sizes: Sequence[int], strides: Iterable[int]) -> str:

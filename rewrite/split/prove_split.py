@@ -63,6 +63,7 @@ class SplitProof:
         return {
             "distinct_ops": self.ops.distinct_ops,
             "proven_ops": self.ops.proven_ops,
+            "exact_ops": self.ops.exact_ops,
             "smaller_ops": self.ops.smaller_ops,
             "not_proven": [dataclasses.asdict(each) for each in self.ops.not_proven],
             "differing": list(self.differing),

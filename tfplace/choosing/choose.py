@@ -7,13 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.errors import MemoryLimitError
+from graphs.placement import Measurement
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import working_devices
+from tfplace.algorithms.placers.one_shot import single_devices
 from tfplace.choosing.baselines import Candidate, best_of, is_fixed, is_on_one_device
 from tfplace.choosing.memory_limit import num_counted, why_nothing_fits
 from tfplace.choosing.run_results import PLACED, Comparison
 from tfplace.choosing.ties import simplest
 from tfplace.measurement.timing import FASTER, SLOWER, Timing
+from tfplace.simulation.simulated import simulated
 
 PREDICTED = "predicted, not measured"
 
@@ -52,7 +55,8 @@ def choose(
     if is_fixed(problem):
         kept = given if best.step_seconds == given.step_seconds else best
         verdict = "kept_given" if kept is given else "placed"
-        return Choice(kept, verdict, "constraints and kernels leave every op one device")
+        sentence = f"constraints and kernels leave every op one device{_beside_free(kept, problem)}"
+        return Choice(kept, verdict, sentence)
     chosen = simplest(problem, candidates)
     if unsplit:
         given, single = _named(unsplit, "given"), _named(unsplit, "single")
@@ -65,7 +69,7 @@ def choose(
         )
     if _same(chosen, single):
         sentence = "what is not pinned lies on one device: none found over several beats that"
-        return Choice(single, "placed", sentence)
+        return Choice(single, "placed", f"{sentence}{_beside_free(single, problem)}")
     return Choice(chosen, "placed", _gain_sentence(chosen, given, single, problem))
 
 
@@ -149,8 +153,22 @@ def _gain_sentence(chosen: Candidate, given: Candidate, single: Candidate, probl
     for other, title in ((single, of_single), (given, "the given placement's")):
         if math.isfinite(other.step_seconds):
             ratio = chosen.step_seconds / other.step_seconds
-            return f"{PREDICTED}: {ratio:.3f} of {title} step time{end}"
+            free = "" if is_single(problem, single) else _beside_free(chosen, problem)
+            return f"{PREDICTED}: {ratio:.3f} of {title} step time{end}{free}"
     return f"{PREDICTED}: no single device can hold it; this placement can{end}"
+
+
+def _beside_free(kept: Candidate, problem: Problem) -> str:
+    """What a placement takes beside one device without pins: with them, even `single` is spread."""
+    pinned = problem.pinned_device
+    if not (pinned >= 0).any() or not math.isfinite(kept.step_seconds):
+        return ""
+    free = dataclasses.replace(problem, pinned_device=np.full_like(pinned, -1))
+    steps = [simulated(free, each).outcome for each in single_devices(free)]
+    seconds = min((step.step_seconds for step in steps if isinstance(step, Measurement)), default=0)
+    if not seconds:
+        return ""
+    return f"; {kept.step_seconds / seconds:.3f} of one device's step time without the pins"
 
 
 def _slow_device_text(single: Candidate, problem: Problem) -> str:

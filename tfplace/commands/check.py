@@ -9,16 +9,22 @@ from tfplace.commands.outcome import EXIT_BAD_INPUT, begin, failed, text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
-    """Prints where the model's device strings can't be had; the status says whether all can."""
+    """Prints where the model's device strings can't be had; the status says whether all can.
+
+    With --run the cluster's devices are tried first, as far as they are here.
+    """
     begin(arguments[0], values)
 
+    from tfplace.measurement.calibration.trial import try_devices
     from tfplace.preparing.prepare import prepare
-    from tfplace.report.device_check import check_devices, print_check, verdict
+    from tfplace.report.device_check import check_devices, print_check, verdict, with_trial
     from tfplace.simulation.simulated import simulated
 
     model = arguments[0]
     prepared = prepare(problem_options(model, values), trace=False)
     check = check_devices(prepared, simulated(prepared.problem, prepared.given))
+    if values.run:
+        check = with_trial(check, try_devices(prepared.cluster))
     if out := text_output(values, check):
         print_check(check, out)
     if check.runs:

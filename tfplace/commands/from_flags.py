@@ -50,6 +50,7 @@ def problem_options(
         keep_devices=_of(values, "keep_devices", False),
         free_gradients=_of(values, "free_gradients", True),
         memory_reserve=_of(values, "memory_reserve", 0.1),
+        device_memory=_of(values, "device_memory", []),
         fed=_of(values, "feed", None),
         seed=_of(values, "seed", 0),
         cost_cache=cost_cache_directory(values),

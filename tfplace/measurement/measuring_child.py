@@ -23,6 +23,7 @@ from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_stats import parse_step_stats
 from tfplace.measurement.training_run import (
     MemoryRequest,
+    PeersRequest,
     PreparedRun,
     PrepareRequest,
     ReleaseRequest,
@@ -56,6 +57,8 @@ class _Runs:
             return self._prepare(request)
         if isinstance(request, MemoryRequest):
             return self._peaks.of_devices(names, request.reset)
+        if isinstance(request, PeersRequest):
+            return _peers()
         if isinstance(request, ReleaseRequest):
             return self._release(request.slot)
         runner = self._runners[request.slot]
@@ -112,6 +115,21 @@ class _Runs:
         with from_this_host_only():
             tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(tasks))
         self._connected = True
+
+
+def _peers() -> dict[str, list[str]]:
+    """{GPU: the GPUs whose memory it reads itself}, as TensorFlow has enabled it."""
+    from tensorflow.python.client import device_lib
+
+    return {
+        f"/device:GPU:{device_key(device.name).index}": [
+            f"/device:GPU:{link.device_id}"
+            for link in device.locality.links.link
+            if link.type == "StreamExecutor"
+        ]
+        for device in device_lib.list_local_devices()
+        if device.device_type == "GPU"
+    }
 
 
 def _show_logical_cpus(num_logical_cpus: int) -> None:

@@ -10,7 +10,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from graphs.function_library import library_of, reached_functions, rename_references
 from graphs.names import op_of, with_index
-from graphs.protos import NodeDef
+from graphs.protos import NodeDef, attribute
 from graphs.source_model import Initialization
 from tfplace.measurement.device_name import complete_device
 
@@ -100,7 +100,7 @@ def used_tensors(graph_def: GraphDef) -> set[str]:
 def variable_nodes(graph_def: GraphDef) -> Mapping[str, NodeDef]:
     """{name: NodeDef} of the main graph's variables, by shared name."""
     return {
-        node.attr["shared_name"].s.decode() or node.name: node
+        attribute(node, "shared_name").s.decode() or node.name: node
         for node in graph_def.node
         if node.op in _DECLARES_CONTAINER
     }
@@ -110,7 +110,7 @@ def _set_containers(nodes: Sequence[NodeDef], container: str) -> None:
     for node in nodes:
         if node.op in _DECLARES_CONTAINER:
             node.attr["container"].s = container.encode()
-            if not node.attr["shared_name"].s:
+            if not attribute(node, "shared_name").s:
                 node.attr["shared_name"].s = node.name.encode()
 
 

@@ -146,6 +146,17 @@ class MemoryRequest:
     reset: bool
 
 
+@dataclasses.dataclass(frozen=True)
+class PeersRequest:
+    """Asks which GPUs read each other's memory. The answer is {GPU: [GPU]}, of this host's."""
+
+
 Request = (
-    PrepareRequest | StepRequest | TraceRequest | GraphRequest | ReleaseRequest | MemoryRequest
+    PrepareRequest
+    | StepRequest
+    | TraceRequest
+    | GraphRequest
+    | ReleaseRequest
+    | MemoryRequest
+    | PeersRequest
 )

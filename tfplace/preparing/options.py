@@ -37,6 +37,7 @@ class ProblemOptions:
       keep_devices: whether device strings in the model are pins, where the cluster has them.
       free_gradients: whether gradient ops may lie elsewhere than their forward ops.
       memory_reserve: fraction [0, 1) of each device's memory that is kept free.
+      device_memory: "4GiB" for the most memory of each device, "NAME=4GiB" for that of one.
       fed: an .npz of inputs, or {input: array}; generated ones where None.
       seed: of generated inputs.
       cost_cache: the folder where costs are kept between runs; None keeps nothing.
@@ -58,6 +59,7 @@ class ProblemOptions:
     keep_devices: bool = False
     free_gradients: bool = True
     memory_reserve: float = 0.1
+    device_memory: Sequence[str] = ()
     fed: FeedsGiven | None = None
     seed: int = 0
     cost_cache: str | None = None

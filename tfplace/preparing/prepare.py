@@ -16,7 +16,7 @@ from graphs.building.build import BuiltGraph, origin_devices
 from graphs.building.executed_controls import step_end, tied_end, without_implied, without_step_end
 from graphs.building.gradients import tied_gradients
 from graphs.cluster import Cluster, Device
-from graphs.clusters.discovery import find_cluster, with_precision
+from graphs.clusters.discovery import find_cluster, with_memory, with_precision
 from graphs.constraints import joined_by_user, matched_ops, pinned_devices, require_possible
 from graphs.devices_asked import given_placement, kept_beside_the_run, kept_devices
 from graphs.errors import UsageError
@@ -178,6 +178,7 @@ def prepare(
             f"reading --memory_reserve: {options.memory_reserve} is no fraction; wanted 0 <= x < 1"
         )
     cluster = with_precision(find_cluster(options.cluster), options.precision)
+    cluster = with_memory(cluster, options.device_memory)
     present = is_present(cluster)
     is_searched = cluster.num_devices > 1
     is_timed = present and trace and (is_searched or budget_seconds >= LEAST_SECONDS_ALONE)

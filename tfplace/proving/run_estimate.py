@@ -147,6 +147,9 @@ def split_proof_sentence(proof: JsonObject, run: str = "") -> str:
         f"{proof['proven_ops']:,} of {proof['distinct_ops']:,} distinct split ops give in "
         "parts what they give whole"
     )
+    if exact := proof["exact_ops"]:
+        rest = "" if exact == proof["proven_ops"] else ", the others but for rounding errors"
+        text += f", {exact:,} of them bit for bit{rest}"
     if smaller := proof["smaller_ops"]:
         text += f" ({smaller:,} of them tried in few shards of few entries, with narrow weights)"
     text += f"; {joints}"

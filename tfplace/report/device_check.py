@@ -16,12 +16,14 @@ from graphs.protos import JsonObject, NodeDef
 from rewrite.annotate_devices import bodies
 from rewrite.pass_base import op_path
 from tfplace.grouping.copies import shard_of_op
+from tfplace.measurement.calibration.trial import Trial
+from tfplace.measurement.device_name import device_key
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.report.split_facts import split_facts, split_sentences
 from tfplace.report.text import print_facts
 from tfplace.simulation.simulated import Simulated
-from tfplace.units_text import bytes_text
+from tfplace.units_text import bytes_text, seconds_text
 
 UNKNOWN_DEVICE, NO_KERNEL, COLOCATION = "unknown_device", "no_kernel", "colocation"
 MAX_NAMED = 3
@@ -80,6 +82,8 @@ class DeviceCheck:
       runs: whether nothing is misplaced and everything fits.
       split: how --shards splits the step; None where it is as it came.
       num_shards: into how many parts the checked step is split, also if it came so.
+      no_kernel: {device: op types of the model without a kernel for their dtypes there}.
+      tried: what the devices did when they were tried; None where they were not.
     """
 
     path: str
@@ -92,6 +96,8 @@ class DeviceCheck:
     runs: bool
     split: JsonObject | None = None
     num_shards: int = 1
+    no_kernel: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    tried: Trial | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +140,12 @@ def check_devices(prepared: PreparedModel, given: Simulated) -> DeviceCheck:
         _wrong(a, matches[a.node.device], names, can_run) for a in asked if a.node.op not in calls
     ]
     misplaced = [wrong for wrong in alone if wrong is not None]
+    missing = {
+        name: sorted(
+            {a.node.op for a in asked if a.node.op not in calls and not can_run(a.node, d)}
+        )
+        for d, name in enumerate(names)
+    }
     named = {wrong.op for wrong in misplaced}
     misplaced += _contradictions(prepared, [a for a in asked if a.path not in named], matches)
     usable = given.problem.usable_bytes().astype(np.int64).tolist()
@@ -152,7 +164,13 @@ def check_devices(prepared: PreparedModel, given: Simulated) -> DeviceCheck:
         runs=not misplaced and all(device.fits for device in memory.values()),
         split=split_facts(prepared.split),
         num_shards=1 + max(0, int(shard_of_op(prepared.problem).max(initial=0))),
+        no_kernel=missing,
     )
+
+
+def with_trial(check: DeviceCheck, tried: Trial) -> DeviceCheck:
+    """The check with what the devices did."""
+    return dataclasses.replace(check, tried=tried, runs=check.runs and tried.works)
 
 
 def _asked(prepared: LoadedModel) -> Iterator[_Asked]:
@@ -261,7 +279,47 @@ def _facts(check: DeviceCheck) -> Iterator[tuple[str, str]]:
     for device, memory in check.memory.items():
         used = f"{bytes_text(memory.peak_bytes)} of {bytes_text(memory.usable_bytes)}"
         yield "memory", f"{device}: {used}{'' if memory.fits else ', too much'}"
+    yield from _tried_facts(check)
     yield "verdict", verdict(check)
+
+
+def _tried_facts(check: DeviceCheck) -> Iterator[tuple[str, str]]:
+    """What each device and link did, and which of the model's op types have no kernel there."""
+    if check.tried is None:
+        return
+    for device in check.tried.devices:
+        limit = f"refused {bytes_text(device.asked_bytes)} and ran on"
+        said = device.failure or f"runs what is placed on it; {device.limit_failure or limit}"
+        yield "tried", f"{device.device}: {said}"
+        missing = check.no_kernel.get(device.device, ())
+        yield "kernels", f"all op types but {_few(missing)}" if missing else "of all op types"
+    for link in check.tried.links:
+        rate = link.failure
+        if link.bytes_per_second is not None and link.latency_seconds is not None:
+            rate = f"{bytes_text(link.bytes_per_second)}/s, {seconds_text(link.latency_seconds)}"
+        yield "link", f"{link.source} to {link.target}: {rate}"
+    yield "devices", trial_sentence(check.tried)
+
+
+def trial_sentence(tried: Trial) -> str:
+    """One sentence: what works, or the first thing that doesn't."""
+    for device in tried.devices:
+        if device.failure:
+            return f"{device.device} does not work: {device.failure}"
+    for device in tried.devices:
+        if device.limit_failure:
+            return f"{device.device} does not hold its memory limit: {device.limit_failure}"
+    for link in tried.links:
+        if link.failure:
+            return f"nothing goes from {link.source} to {link.target}: {link.failure}"
+    kinds = collections.Counter(device_key(each.device).type for each in tried.devices)
+    works = " and ".join(counted(count, kind) for kind, count in sorted(kinds.items()))
+    if kinds["GPU"] < 2:
+        return f"{works} work"
+    peers = sum(map(len, tried.peers.values()))
+    all_pairs = kinds["GPU"] * (kinds["GPU"] - 1)
+    access = "yes" if peers == all_pairs else f"{peers} of {all_pairs} pairs" if peers else "no"
+    return f"{works} work; peer access between GPUs: {access}"
 
 
 def verdict(check: DeviceCheck) -> str:
@@ -274,4 +332,6 @@ def verdict(check: DeviceCheck) -> str:
     if check.misplaced:
         count = f"{len(check.misplaced):,} of {check.num_ops:,} ops"
         parts.insert(0, f"{count} can't run where they are asked")
+    if check.tried is not None and not check.tried.works:
+        parts.insert(0, trial_sentence(check.tried))
     return f"does not run on {check.cluster} as it is: {'; '.join(parts)}"

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,16 +10,20 @@ import numpy as np
 from rich.console import Console
 
 from graphs.counted import counted
-from graphs.errors import NothingToSplitError
+from graphs.errors import FeedError, NothingToSplitError
+from graphs.placement import Measurement
 from graphs.problem import Problem
 from graphs.protos import JsonObject
+from tfplace.algorithms.placers.one_shot import single_devices
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.report.split_facts import split_facts_with_work, split_sentences
 from tfplace.report.text import print_facts, table
+from tfplace.simulation.simulated import simulated
 from tfplace.units_text import bytes_text, count_text, seconds_text
 
 MAX_ROWS = 20
+FIRST_BATCH, MOST_EXAMPLES = 8, 1 << 20
 MAX_COUNTS = 10
 
 
@@ -37,6 +42,23 @@ class OpTypeRow:
     num_ops: int
     seconds: float
     output_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """Whether the device that a step suits best can hold it.
+
+    Attributes:
+      fits: whether it can.
+      device: the fastest of those that can; of none, the one that lacks least.
+      peak_bytes: the most that it would hold at a time.
+      usable_bytes: its memory without the reserve.
+    """
+
+    fits: bool
+    device: str
+    peak_bytes: int
+    usable_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +93,9 @@ class Inspection:
       split: how --shards splits the step, with the share of its floating-point work that is
         split; None where it is whole.
       not_split: why --shards can split nothing of the step.
+      fits: whether one device can hold it.
+      largest_batch: the most examples of which one device can hold a step; None where nobody asked,
+        0 where not even one fits, or where the model says how many there are.
     """
 
     path: str
@@ -99,15 +124,73 @@ class Inspection:
     cluster: str
     split: JsonObject | None
     not_split: str = ""
+    fits: Fit | None = None
+    largest_batch: int | None = None
 
 
-def inspect_model(options: ProblemOptions) -> Inspection:
-    """What is in a model; in the whole step, and why, where nothing of it can be split."""
+def inspect_model(options: ProblemOptions, with_largest_batch: bool = False) -> Inspection:
+    """What is in a model; in the whole step, and why, where nothing of it can be split.
+
+    Args:
+      options: model and cluster.
+      with_largest_batch: whether to look for it: the model is read some six times more.
+    """
     try:
-        return inspect(prepare(options, trace=False))
+        found = inspect(prepare(options, trace=False))
     except NothingToSplitError as error:
         whole = prepare(dataclasses.replace(options, num_shards=1), trace=False)
-        return dataclasses.replace(inspect(whole), not_split=str(error))
+        found = dataclasses.replace(inspect(whole), not_split=str(error))
+    if with_largest_batch:
+        found = dataclasses.replace(found, largest_batch=largest_batch(options))
+    return found
+
+
+def fit_of(prepared: PreparedModel) -> Fit:
+    """Whether one device holds a step, by simulation."""
+    problem, usable = prepared.problem, prepared.problem.usable_bytes()
+    found = []
+    for placement in single_devices(problem):
+        device = int(np.bincount(placement).argmax())  # others hold what has no kernel there
+        step = simulated(problem, placement)
+        over = np.array(list(step.peak_bytes.values()), dtype=np.float64) - usable
+        fits = isinstance(step.outcome, Measurement)
+        worst = device if fits else int(over.argmax())
+        order = step.outcome.step_seconds if fits else float(over.max())
+        peak = int(list(step.peak_bytes.values())[worst])
+        name = problem.device_names[worst]
+        found.append(((not fits, order), Fit(fits, name, peak, int(usable[worst]))))
+    return min(found, key=lambda each: each[0])[1]
+
+
+def largest_batch(options: ProblemOptions) -> int:
+    """The most examples of which one device can hold a step; 0 where none, or one number, fits.
+
+    What a step holds grows about as its batch does, so that the next size to try is read from the
+    peaks of the last two.
+    """
+
+    @functools.cache
+    def fit(batch: int) -> Fit:
+        load = dataclasses.replace(options.load, batch_size=batch)
+        whole = dataclasses.replace(options, load=load, num_shards=1)
+        return fit_of(prepare(whole, trace=False))
+
+    low, high = 1, FIRST_BATCH
+    try:
+        if not fit(low).fits:
+            return 0
+    except FeedError:  # no input leaves its batch open
+        return 0
+    while fit(high).fits:
+        if high >= MOST_EXAMPLES:
+            return high
+        low, high = high, 8 * high
+    while high - low > max(low // 100, 1):
+        slope = (fit(high).peak_bytes - fit(low).peak_bytes) / (high - low)
+        guess = low + int((fit(high).usable_bytes - fit(low).peak_bytes) / max(slope, 1.0))
+        middle = min(max(guess, low + 1), high - 1)
+        low, high = (middle, high) if fit(middle).fits else (low, middle)
+    return low
 
 
 def inspect(prepared: PreparedModel) -> Inspection:
@@ -144,6 +227,7 @@ def inspect(prepared: PreparedModel) -> Inspection:
         without_gpu_kernel=_without_gpu_kernel(prepared),
         cluster=prepared.cluster.name,
         split=split_facts_with_work(prepared.split),
+        fits=fit_of(prepared),
     )
 
 
@@ -188,6 +272,13 @@ def print_inspection(inspection: Inspection, out: Console) -> None:
 
 def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
     yield "model", f"{model.path} ({model.kind})"
+    if model.fits is not None:
+        answer = "yes" if model.fits.fits else "not on one device"
+        held = f"{bytes_text(model.fits.peak_bytes)} of {bytes_text(model.fits.usable_bytes)}"
+        yield "fits", f"{answer}, peak {held} of {model.fits.device}"
+    if model.largest_batch is not None:
+        found = f"{counted(model.largest_batch, 'example')} on one device, to a hundredth"
+        yield "largest batch", found if model.largest_batch else "no other size, or none that fits"
     mode = "training" if model.mode == "train" else model.mode
     yield "run", f"{mode}: {model.step_origin}"
     yield from (("guessed", sentence) for sentence in model.guessed)

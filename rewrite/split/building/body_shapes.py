@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from graphs.protos import DType, NodeDef
+from graphs.protos import DType, NodeDef, attribute
 from rewrite.split.building.shard_shapes import (
     OpenShapes,
     ShardShapes,
@@ -96,7 +96,7 @@ class OpenBodyShapes:
         self, node: NodeDef, name: str, part: str, entries: Mapping[int, Sharded]
     ) -> str:
         """The list itself may say -1 for the batch, which is replaced by what it is."""
-        writer, number = self._writer, node.attr["shape_type"].type
+        writer, number = self._writer, attribute(node, "shape_type").type
         own = writer.node(node.op, writer.free_name(f"{name}/part"), [part], shape_type=number)
         [(axis, state)] = entries.items()
         rank = writer.op("Size", f"{name}/rank", [f"{own.name}:0"], T=number, out_type=np.int32)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from graphs import op_types
 from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, free_name, op_of, parse_input, tensor_of
-from graphs.protos import FunctionDef, Library, NodeDef
+from graphs.protos import FunctionDef, Library, NodeDef, attribute
 from graphs.tensor_protos import shape_proto
 from rewrite.pass_base import RewriteError
 from rewrite.split.building.body_shapes import (
@@ -88,7 +88,7 @@ class ShardFunctions:
     def _set_output_shapes(
         self, node: NodeDef, answer: Split, shard: int, numbers: str | None
     ) -> None:
-        shapes = node.attr["output_shapes"].list.shape
+        shapes = attribute(node, "output_shapes").list.shape
         if len(shapes) != len(answer.outputs):
             return
         for shape, state in zip(shapes, answer.outputs, strict=True):

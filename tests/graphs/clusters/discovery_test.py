@@ -9,7 +9,7 @@ import pytest
 
 from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import cluster_to_json
-from graphs.clusters.discovery import find_cluster, gpu_split_bytes, tf_config_cluster
+from graphs.clusters.discovery import find_cluster, gpu_split_bytes, tf_config_cluster, with_memory
 from graphs.errors import ClusterError
 
 
@@ -239,3 +239,24 @@ def test_a_split_needs_a_gpu_and_a_number(monkeypatch):
     for spec in ("gpu_split", "gpu_split:0", "gpu_split:x"):
         with pytest.raises(ClusterError, match="wanted gpu_split:N"):
             find_cluster(spec)
+
+
+def test_devices_have_no_more_memory_than_is_said():
+    cluster = named_clusters.named("k80x2")
+    limits = ["4GiB", "/device:GPU:1=2GiB", "/device:CPU:0=9000GiB"]
+    limited = with_memory(cluster, limits)
+    before = cluster.devices[0].memory_bytes
+    assert [each.memory_bytes for each in limited.devices] == [before, 4 << 30, 2 << 30]
+    assert with_memory(cluster, []) is cluster
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("/device:GPU:9=1GiB", "has no device '/device:GPU:9'"),
+        ("4 apples", "wanted a positive size"),
+    ],
+)
+def test_a_limit_that_says_nothing_is_named(limit, said):
+    with pytest.raises(ClusterError, match=said):
+        with_memory(named_clusters.named("k80x2"), [limit])

@@ -18,7 +18,12 @@ SPLIT = np.array([0, 1], np.int32)
 @pytest.mark.parametrize(
     ("pin", "verdict", "sentence"),
     [
-        (1, "kept_given", "constraints and kernels leave every op one device"),
+        (
+            1,
+            "kept_given",
+            "constraints and kernels leave every op one device; 1.000 of one device's step time "
+            "without the pins",
+        ),
         (-1, "kept_single", "one device is best: none found over several beats it"),
     ],
 )
@@ -129,8 +134,16 @@ def _of_gpus(**placements):
 @pytest.mark.parametrize(
     ("pins", "sentence"),
     [
-        ((1, 2), "constraints and kernels leave every op one device"),
-        ((1, 2, -1), "what is not pinned lies on one device: none found over several beats that"),
+        (
+            (1, 2),
+            "constraints and kernels leave every op one device; 1.000 of one device's step time "
+            "without the pins",
+        ),
+        (
+            (1, 2, -1),
+            "what is not pinned lies on one device: none found over several beats that; 0.667 of "
+            "one device's step time without the pins",
+        ),
     ],
 )
 def test_a_plan_that_pins_spread_over_devices_is_no_single_device(pins, sentence):

@@ -1,8 +1,15 @@
 """What is in a training step of a few ops, counted by hand."""
 
-import pytest
+import dataclasses
 
-from tfplace.report.inspection import inspect
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.loading.load_options import LoadOptions
+from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.prepare import prepare
+from tfplace.report.inspection import fit_of, inspect, largest_batch
 
 
 def test_everything_is_counted(weight):
@@ -21,7 +28,10 @@ def test_everything_is_counted(weight):
     assert [row.op_type for row in inspection.op_types][-8:] == [
         "Const", "Fill", "NoOp", "Placeholder", "ReadVariableOp", "Reshape", "Tile", "VarHandleOp",
     ]  # fmt: skip
-    rest = {key: value for key, value in vars(inspection).items() if key != "op_types"}
+    assert inspection.fits.fits and 0 < inspection.fits.peak_bytes < inspection.fits.usable_bytes
+    rest = {
+        key: value for key, value in vars(inspection).items() if key not in ("op_types", "fits")
+    }
     assert rest == {
         "path": weight.source.path,
         "kind": "graph_def",
@@ -48,4 +58,41 @@ def test_everything_is_counted(weight):
         "cluster": "k80x2",
         "split": None,
         "not_split": "",
+        "largest_batch": None,
     }
+
+
+def test_what_lacks_memory_fits_no_device(weight):
+    scarce = np.full(3, 100, np.int64)
+    problem = dataclasses.replace(weight.problem, device_memory_bytes=scarce)
+    fit = fit_of(dataclasses.replace(weight, problem=problem))
+    assert not fit.fits and fit.peak_bytes > fit.usable_bytes == 90
+
+
+@pytest.mark.parametrize(("megabytes", "is_open"), [(1, True), (4, True), (4, False)])
+def test_the_largest_batch_is_the_last_that_fits(tmp_path, megabytes, is_open):
+    """A step holds two tensors [batch, 1000] of 4 KB a row, and 1 MB of weights."""
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None if is_open else 16, 500], "x")
+        w = tf.compat.v1.get_variable("w", [500, 1000], use_resource=True)
+        tf.reduce_sum(tf.tanh(tf.matmul(x, w)), name="loss")
+    path = tmp_path / "model.pb"
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    usable = 4_000_000 + megabytes * 1_000_000
+    options = ProblemOptions(
+        str(path),
+        LoadOptions(fetch=("loss",), mode="inference"),
+        cluster="k80x2",
+        device_memory=[str(usable)],
+        memory_reserve=0.0,
+    )
+    found = largest_batch(options)
+    if not is_open:
+        assert found == 0
+        return
+
+    def fits(batch):
+        load = dataclasses.replace(options.load, batch_size=batch)
+        return fit_of(prepare(dataclasses.replace(options, load=load), trace=False)).fits
+
+    assert fits(found) and not fits(found + max(found // 50, 2))

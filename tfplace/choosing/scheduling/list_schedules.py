@@ -93,7 +93,8 @@ def ordered(
     if time.monotonic() >= until:
         return best
     ranks = [None if make is None else make(problem, device_of_op) for make in RANKS]
-    ranks += more_ranks
+    delayed = weights_last(problem, device_of_op)
+    ranks += [*([] if delayed is None else [delayed]), *more_ranks]
     last, longest = time.monotonic(), 0.0
     for reads, rank, proposed in _proposed(
         problem, device_of_op, anchors, ranks, without.step_seconds
@@ -150,16 +151,21 @@ def _proposed(
 def _in_flight(
     problem: Problem, device_of_op: IntArray, anchors: Anchors
 ) -> Iterator[tuple[OrderEdges, IntArray | None, OrderEdges]]:
-    """Shard by shard, with no more of them begun than a pipeline needs."""
-    rank = by_shard(problem, device_of_op)
-    few = in_flight_edges(problem, _schedule(problem, device_of_op, rank), anchors)
-    if not len(few):
-        return
-    try:
-        held = with_order_edges(problem, few)
-    except ValueError:  # shards that wait for one another somewhere else
-        return
-    yield NO_EDGES, rank, _joined(few, _sequence(held, device_of_op, rank, anchors))
+    """Shard by shard as 1F1B does; in a pipeline also with the gradients of weights put off."""
+    proposals = [(by_shard(problem, device_of_op), WINDOWS[0])]
+    delayed = weights_last(problem, device_of_op)
+    if delayed is not None:
+        proposals += [(delayed, window) for window in WINDOWS]
+    for rank, window in proposals:
+        wanted = _schedule(problem, device_of_op, rank)
+        few = in_flight_edges(problem, wanted, anchors, window)
+        if not len(few):
+            continue
+        try:
+            held = with_order_edges(problem, few)
+        except ValueError:  # shards that wait for one another somewhere else
+            continue
+        yield NO_EDGES, rank, _joined(few, _sequence(held, device_of_op, rank, anchors))
 
 
 def _schedule(problem: Problem, device_of_op: IntArray, rank: IntArray | None) -> Schedule:
@@ -200,21 +206,45 @@ def _is_better(one: Outcome, other: Outcome) -> bool:
 # A device that is never idle while it could work goes forward with all shards before it gets the
 # first one back, and holds the activations of all. In a pipeline of K stages the i-th, from 0, has
 # enough to do with K - i of them; a device alone with one. So a shard begins on a device only when
-# the shard that many before it has ended there.
+# the shard that many before it has ended there. Where the gradients of weights are put off, a shard
+# ends later, and K or K + 1 of them on every stage leave fewer gaps (zero bubble, Qi et al. 2024).
+# Of orders that take equally long the first counts, so they are tried from few shards to many.
 
 
-def in_flight_edges(problem: Problem, schedule: Schedule, anchors: Anchors) -> OrderEdges:
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """How many shards a device of a pipeline may have begun and not yet ended.
+
+    Attributes:
+      as_many_as_follow: the i-th of K devices, from 0, has K - i; else every one has K.
+      more: so many besides.
+    """
+
+    as_many_as_follow: bool = False
+    more: int = 0
+
+
+WINDOWS = (Window(as_many_as_follow=True), Window(), Window(more=1))
+
+
+def in_flight_edges(
+    problem: Problem,
+    schedule: Schedule,
+    anchors: Anchors,
+    window: Window = Window(as_many_as_follow=True),
+) -> OrderEdges:
     """The edges; none where no device works on several shards.
 
     Args:
       problem: of a split step.
       schedule: shard by shard: its first shard says which device comes when.
       anchors: where edges may begin and end.
+      window: how many shards a device may have begun.
     """
     shard, device = shard_of_op(problem), schedule.device_of_op
     works = anchors.is_real & (shard >= 0) & (schedule.op_end > schedule.op_start)
     if not works.any():
-        return order_edges([], [])
+        return NO_EDGES
     begins = {
         here: float(schedule.op_start[works & (device == here)].min())
         for here in np.unique(device[works]).tolist()
@@ -223,10 +253,11 @@ def in_flight_edges(problem: Problem, schedule: Schedule, anchors: Anchors) -> O
     before: list[int] = []
     after: list[int] = []
     for here, begin in begins.items():
-        window = sum(other >= begin for other in begins.values())
+        follow = sum(other >= begin for other in begins.values())
+        most = (follow if window.as_many_as_follow else len(begins)) + window.more
         last = _last_of_each(works & anchors.may_hold & (device == here), shard, schedule)
         shards = sorted(last)
-        for first, then in zip(shards, shards[window:], strict=False):
+        for first, then in zip(shards, shards[most:], strict=False):
             entries = np.flatnonzero(enters & (device == here) & (shard == then))
             same_body = anchors.body_of_op[entries] == anchors.body_of_op[last[first]]
             before += [last[first]] * int(same_body.sum())
@@ -268,6 +299,42 @@ def by_shard(problem: Problem, device_of_op: IntArray) -> IntArray:
     """
     path = path_to_end(problem, device_of_op)
     return _numbered(np.lexsort((path, shard_of_op(problem))))
+
+
+def weights_last(problem: Problem, device_of_op: IntArray) -> IntArray | None:
+    """i4[N]: what other stages wait for first; None where the step is no pipeline.
+
+    Of a shard's ops those go first that work backward and that another device waits for (gradients
+    of inputs), then those that work forward, last those that nothing but sums and updates waits
+    for (gradients of weights). Which is which is read from the graph, not from op types: an op is
+    waited for if something behind it works for a shard elsewhere, and works backward if something
+    before it has left its device and come back.
+    """
+    shard = shard_of_op(problem)
+    producer, user, _ = problem.graph.op_edges()
+    order = np.argsort(user, kind="stable")  # ops are in a topological order
+    edges = list(zip(producer[order].tolist(), user[order].tolist(), strict=True))
+    bit = [1 << device for device in device_of_op.tolist()]  # sets of devices, as bits of a number
+    works = (shard >= 0) & (problem.op_seconds[np.arange(problem.num_ops), device_of_op] > 0)
+    here = [own if does else 0 for own, does in zip(bit, works.tolist(), strict=True)]
+    been, left = list(here), [0] * problem.num_ops
+    for source, target in edges:
+        left[target] |= left[source] | (been[source] & ~bit[target])
+        been[target] |= been[source]
+    behind = [0] * problem.num_ops
+    by_producer = np.argsort(-producer, kind="stable")
+    for source, target in zip(
+        producer[by_producer].tolist(), user[by_producer].tolist(), strict=True
+    ):
+        behind[source] |= behind[target] | here[target]
+    has_returned = np.array([bool(gone & own) for gone, own in zip(left, bit, strict=True)])
+    is_awaited = np.array([bool(seen & ~own) for seen, own in zip(behind, bit, strict=True)])
+    if not (has_returned & works).any():
+        return None
+    phase = np.where(is_awaited, np.where(has_returned, 0, 1), 2)
+    phase[shard < 0] = -1
+    path = path_to_end(problem, device_of_op)
+    return _numbered(np.lexsort((np.where(phase == 2, path, -path), shard, phase)))
 
 
 def path_to_end(problem: Problem, device_of_op: IntArray) -> FloatArray:

@@ -6,6 +6,7 @@ replaces a transfer by a control edge where only the order matters.
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -15,6 +16,7 @@ from graphs.source_model import Initialization
 from tfplace.measurement.training_run import TrainingRun
 
 _FLOAT_BYTES = 4
+_ROW_ELEMENTS = 1 << 20
 _DONE = "done"
 
 # The size of vectors whose element-wise ops go through the memory that cores share.
@@ -98,6 +100,17 @@ def streams_on(devices: Sequence[str], num_bytes: int, depth: int) -> Probe:
         value = _min_max_chain(drawing, device, value, most, depth)
         ends.append(drawing.keep(device, drawing.first_element(device, value)))
     return drawing.probe(devices[0], ends)
+
+
+def held_at_once(device: str, num_bytes: int) -> Probe:
+    """One tensor of `num_bytes`, which are not written to; a step fails where they aren't there."""
+    drawing = _Drawing()
+    with drawing.on(device):
+        rows = [math.ceil(num_bytes / (_ROW_ELEMENTS * _FLOAT_BYTES)), _ROW_ELEMENTS]
+        table = tf.raw_ops.Empty(shape=rows, dtype=tf.float32)
+        first = tf.raw_ops.Slice(input=table, begin=[0, 0], size=[1, 1])
+        value = tf.raw_ops.Reshape(tensor=first, shape=[1])
+    return drawing.probe(device, [drawing.keep(device, value)])
 
 
 def ping_pong(source: str, target: str, num_bytes: int, num_hops: int) -> Probe:

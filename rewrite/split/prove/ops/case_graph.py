@@ -10,7 +10,7 @@ from graphs.building.known_tensors import constant_node
 from graphs.building.op_outputs import argument_types
 from graphs.protos import NodeDef
 from rewrite.split.float64.types import fill_in_types, widened
-from rewrite.split.prove.ops.case_inputs import CantMakeUp, made_up
+from rewrite.split.prove.ops.case_inputs import CantMakeUp, is_exact, made_up
 from rewrite.split.prove.ops.op_case import OpCase
 from rewrite.split.states import Sharded
 
@@ -46,7 +46,7 @@ class CaseGraph:
         self._node, self._copy = _computing(case)
         inputs = [self._input(i, t) for i, t in enumerate(argument_types(self._node, {}))]
         count = len(argument_types(self._node, {}, of_outputs=True))
-        self.tolerance = _tolerance(self._node)
+        self.tolerance = _tolerance(case, self._node)
         self.nodes.append(self._op(self._node, "whole", [whole for whole, _ in inputs]))
         sizes = sum(case.sizes), case.sizes
         self.whole = [self._fetched("whole", i, sizes[0], self.nodes) for i in range(count)]
@@ -184,7 +184,14 @@ def _with_types(node: NodeDef) -> NodeDef:
     return own
 
 
-def _tolerance(node: NodeDef) -> float:
-    types = [*argument_types(node, {}), *argument_types(node, {}, of_outputs=True)]
-    names = [tf.as_dtype(number).base_dtype.name for number in types]
-    return max((_TOLERANCES.get(name, _DOUBLE_TOLERANCE) for name in names), default=0.0)
+def _tolerance(case: OpCase, node: NodeDef) -> float:
+    """How far parts and whole may be apart; 0 where all floats are whole numbers, or there are
+    none."""
+    numbers = [*argument_types(node, {}), *argument_types(node, {}, of_outputs=True)]
+    types = [tf.as_dtype(number).base_dtype for number in numbers]
+    inexact = [
+        each.name
+        for each in types
+        if (each.is_floating or each.is_complex) and not is_exact(case, each.as_numpy_dtype)
+    ]
+    return max((_TOLERANCES.get(name, _DOUBLE_TOLERANCE) for name in inexact), default=0.0)

@@ -1,17 +1,27 @@
-"""Random inputs that an op can work on: labels are classes, ids are rows, roots of positives."""
+"""Random inputs that an op can work on: labels are classes, ids are rows, roots of positives.
+
+A polynomial of its inputs is given whole numbers in float64: all that it adds up is exact then, in
+any order, so that whole and parts must be equal bit for bit. Of two polynomials that differ, random
+whole numbers from a range make the same with a probability of degree / range for each element
+(Schwartz and Zippel).
+"""
 
 import math
 import zlib
 
 import numpy as np
 
-from graphs.protos import DType
+from graphs.op_types import POLYNOMIAL
+from graphs.protos import DType, attribute
 from rewrite.split.decision import GRADIENTS, NORMS
 from rewrite.split.prove.ops.op_case import CaseInput, OpCase
 from rewrite.split.prove.parts import combined, cut
 from rewrite.split.states import Partial, Sharded
 
 _FEW = 9
+_EXACT = (np.dtype(np.float64), np.dtype(np.complex128))
+_MOST_WHOLE = 1 << 10
+"""Of so large numbers, products of two are exact in float64 where 2^33 of them are added up."""
 _BOOL = 10  # tensorflow.DataType
 _PERIOD = 1_000_003
 """Random numbers repeat after that many: a prime, so that no row or part is like another one."""
@@ -130,7 +140,8 @@ def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: DType)
         return (2 * whole + 1 if is_factor else whole).astype(dtype)  # many even ones make a zero
     if "float" in given.dtype or given.dtype.startswith("complex"):
         count = min(math.prod(shape), _PERIOD)
-        numbers = np.resize(_floats(case, position, rng, count).astype(dtype), shape)
+        floats = _floats(case, position, rng, count, dtype)
+        numbers = np.resize(floats.astype(dtype), shape)
         if case.node.op in _DEFINITE and position == 0:
             return _definite(numbers)
         if case.node.op == "HistogramFixedWidth" and position == 1:
@@ -139,7 +150,14 @@ def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: DType)
     raise CantMakeUp(f"a {given.dtype} has no values to make up")
 
 
-def _floats(case: OpCase, position: int, rng: np.random.Generator, count: int) -> np.ndarray:
+def is_exact(case: OpCase, dtype: DType) -> bool:
+    """Whether an op that computes in a numpy type adds nothing that rounds, whatever it is."""
+    return case.node.op in POLYNOMIAL and np.dtype(dtype) in _EXACT and not case.is_mean
+
+
+def _floats(
+    case: OpCase, position: int, rng: np.random.Generator, count: int, dtype: DType
+) -> np.ndarray:
     """Numbers of which an op makes others: one that is constant, or NaN, would prove nothing."""
     op = case.node.op
     if op in _POSITIVE or _POSITIVE_INPUT.get(op) == position:
@@ -158,13 +176,15 @@ def _floats(case: OpCase, position: int, rng: np.random.Generator, count: int) -
         ends = case.node.attr["boundaries"].list.f
         return rng.uniform(min(ends, default=0.0) - 1.0, max(ends, default=0.0) + 1.0, count)
     values = rng.standard_normal(count)
+    if is_exact(case, dtype):
+        values = rng.integers(1, _MOST_WHOLE, count) * rng.choice([-1.0, 1.0], count)
     if op in _FINITE:
         values[rng.random(count) < 0.25] = np.inf
         values[rng.random(count) < 0.25] = np.nan
     if position - _LOWER_END.get(op, position + 2) in (0, 1):
         return np.abs(values) * (-1.0 if position == _LOWER_END[op] else 1.0)
     if case.inputs[position].dtype.startswith("complex"):
-        return values + 1j * rng.standard_normal(count)
+        return values + 1j * rng.permutation(values)
     return values
 
 
@@ -215,7 +235,7 @@ def _integers(case: OpCase, position: int) -> tuple[int, int]:
         return int(min(ends, default=0.0)) - 1, int(max(ends, default=0.0)) + 2
     if position == 0 and op in ("Bincount", "DenseBincount") and inputs[1].value is not None:
         # In a long row all small numbers are there.
-        is_binary = op == "DenseBincount" and case.node.attr["binary_output"].b
+        is_binary = op == "DenseBincount" and attribute(case.node, "binary_output").b
         return 0, max(_value(inputs[1]), _complete(inputs[0])[-1] if is_binary else 0)
     if position == 0 and op == "ScatterNd":
         return 0, _places(inputs[0], inputs[2].value)
@@ -228,7 +248,7 @@ def _integers(case: OpCase, position: int) -> tuple[int, int]:
             return 0, _places(inputs[1], np.array(_complete(inputs[0])))
         if op in ("StridedSlice", "StridedSliceGrad"):  # one place, or all of it
             sizes = inputs[0].value if op.endswith("Grad") else _complete(inputs[0])
-            is_one_place = case.node.attr["shrink_axis_mask"].i and sizes is not None
+            is_one_place = attribute(case.node, "shrink_axis_mask").i and sizes is not None
             return 0, int(np.min(sizes)) if is_one_place else 1  # type: ignore[arg-type]
         if op == "ReverseSequence":
             return 0, 1 + _complete(inputs[0])[case.node.attr["seq_dim"].i]

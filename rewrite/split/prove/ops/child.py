@@ -174,7 +174,7 @@ def compared(
             how = difference(np.asarray(whole[index]), other, graph.tolerance, mine)
             if how:
                 return CaseOutcome(differs=f"output {index}: {how}")
-    return CaseOutcome()
+    return CaseOutcome(is_exact=not graph.tolerance)
 
 
 def _is_never_written(node: NodeDef, output: int) -> bool:

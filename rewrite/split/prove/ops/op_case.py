@@ -129,10 +129,12 @@ class CaseOutcome:
     Attributes:
       not_proven: why nothing could be compared; "" where it was.
       differs: how the parts differ from the whole; "" where they are equal.
+      is_exact: whether they are equal bit for bit, as they had to be.
     """
 
     not_proven: str = ""
     differs: str = ""
+    is_exact: bool = dataclasses.field(default=False, compare=False)
 
 
 def bare_op(node: NodeDef) -> NodeDef:

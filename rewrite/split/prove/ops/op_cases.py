@@ -14,7 +14,7 @@ from graphs import op_types
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import named_functions
 from graphs.names import data_inputs, parse_input, source_of, tensor_of
-from graphs.protos import NodeDef
+from graphs.protos import NodeDef, attribute
 from graphs.tensor_protos import shape_of
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.decide.list_facts import Element
@@ -199,7 +199,7 @@ def with_vectors(node: NodeDef) -> NodeDef:
             types = node.attr[name].list.type
             types[:] = [_FLOAT if each == _VARIANT else each for each in types]
     if "output_shapes" in node.attr:
-        for shape in node.attr["output_shapes"].list.shape:
+        for shape in attribute(node, "output_shapes").list.shape:
             shape.Clear()
             shape.unknown_rank = True
     return node

@@ -2,7 +2,8 @@
 
 Every distinct split op of a step (type, attributes, shapes, states and known inputs) is run whole
 and in parts on random inputs of its real shapes (a large one of few entries in few narrow shards),
-in float64 where it has a CPU kernel for that, and what numpy makes of the parts must be the whole.
+in float64 where it has a CPU kernel for that, and what numpy makes of the parts must be the whole:
+bit for bit where the op is a polynomial, of whole numbers; else but for rounding errors.
 Nothing of `build_step` is used, nor are the rules: what is proven are the answers that they gave.
 Of an op that runs functions the ops in them are proven so, and `prove_bodies` proves that each
 shard's function has the right ones.
@@ -189,6 +190,8 @@ class OpsProof:
       smaller_ops: how many of these were run in few shards of few entries, or with narrow weights.
       not_proven: the others, by type and reason.
       differing: "op (type): how" of those whose parts give something else: defects of tfplace.
+      exact_ops: how many of the proven ones are equal bit for bit, as they had to be: polynomials
+        of whole numbers. Of the others floats may be apart by rounding errors.
     """
 
     distinct_ops: int = 0
@@ -196,6 +199,7 @@ class OpsProof:
     smaller_ops: int = 0
     not_proven: Sequence[NotProven] = ()
     differing: Sequence[str] = ()
+    exact_ops: int = 0
 
 
 def prove_ops(
@@ -263,4 +267,5 @@ def _proof(begun: BegunCases, seconds: float) -> OpsProof:
         smaller,
         [NotProven(op, count, why) for (op, why), count in sorted(missing.items())],
         differing,
+        sum(outcome.is_exact for outcome in outcomes),
     )

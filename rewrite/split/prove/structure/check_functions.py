@@ -13,7 +13,7 @@ import numpy as np
 from graphs import op_types
 from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, op_of, tensor_of
-from graphs.protos import FunctionDef, Library, NodeDef
+from graphs.protos import FunctionDef, Library, NodeDef, attribute
 from rewrite.pass_base import RewriteError
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.branches import taken_with
@@ -254,7 +254,7 @@ class BodyReading(Reading):
         if shape is None or element is None or set(node.attr) != {"shape_type"}:
             raise RewriteError(f"reading {node.name!r} of {self.where}: of what is this?")
         shape = (*shape[: element.axis], _UNKNOWN, *shape[element.axis + 1 :])
-        return np.array(shape, tf.as_dtype(node.attr["shape_type"].type).as_numpy_dtype)
+        return np.array(shape, tf.as_dtype(attribute(node, "shape_type").type).as_numpy_dtype)
 
     def _cut(self, node: NodeDef, whole: Meaning, span: Sequence[Value]) -> Meaning:
         """A Slice of a whole tensor: the part of this shard."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphs.names import data_inputs, op_of
-from graphs.protos import AttrValue, NodeDef, ShapeProto
+from graphs.protos import AttrValue, NodeDef, ShapeProto, attribute
 from rewrite.compare_graphs import same_content
 from rewrite.pass_base import RewriteError
 from rewrite.split.decision import Split, attributes_of_copies, type_of_copies
@@ -95,8 +95,8 @@ def _require_types(node: NodeDef, here: NodeDef, answer: Split, more: int) -> No
         is_right &= len(before.list.func) == len(after.list.func)
         is_right &= all(not each.attr for each in (after.func, *after.list.func))
     if "output_shapes" in node.attr:
-        shapes = [_sizes(shape) for shape in node.attr["output_shapes"].list.shape]
-        found = [_sizes(shape) for shape in here.attr["output_shapes"].list.shape]
+        shapes = [_sizes(shape) for shape in attribute(node, "output_shapes").list.shape]
+        found = [_sizes(shape) for shape in attribute(here, "output_shapes").list.shape]
         is_right &= len(found) in (len(shapes), len(shapes) + more)
         for shape, mine, state in zip(shapes, found, answer.outputs, strict=False):
             is_cut = isinstance(state, Sharded) and shape is not None and state.axis < len(shape)

@@ -9,7 +9,7 @@ import numpy as np
 from graphs.building.op_outputs import argument_types
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of
-from graphs.protos import GraphDef, NodeDef, Nodes
+from graphs.protos import GraphDef, NodeDef, Nodes, attribute
 from rewrite.pass_base import RewriteError
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.decide import Decisions
@@ -113,7 +113,7 @@ class Reading:
 
         if set(node.attr) != ({"T"} if node.op == "Rank" else {"T", "out_type"}):
             raise RewriteError(f"reading {node.name!r} of {self.where}: its attributes are wrong")
-        number = tf.int32 if node.op == "Rank" else tf.as_dtype(node.attr["out_type"].type)
+        number = tf.int32 if node.op == "Rank" else tf.as_dtype(attribute(node, "out_type").type)
         for value in inputs:
             is_here = isinstance(value, Meaning) and value.shards <= {self._asked_shard}
             if (

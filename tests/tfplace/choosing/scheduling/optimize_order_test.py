@@ -20,7 +20,7 @@ PINS = [f"--pin={SHARD_1}=/device:GPU:1", f"--pin=^(?!.*{SHARD_1})=/device:GPU:0
 def slow_links(slow_cpu_cluster, tmp_path_factory):
     """The same with links on which it matters what is sent first."""
     value = json.loads(Path(slow_cpu_cluster).read_text())
-    value["default_link"]["bytes_per_second"] = 1e7
+    value["default_link"]["bytes_per_second"] = 1e6
     path = tmp_path_factory.mktemp("clusters") / "slow_links.json"
     path.write_text(json.dumps(value))
     return str(path)

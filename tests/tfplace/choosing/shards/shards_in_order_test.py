@@ -6,7 +6,7 @@ import pytest
 from graphs.placement import Infeasible
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.scheduling.anchors import anchors_of
-from tfplace.choosing.scheduling.list_schedules import in_flight_edges, ordered
+from tfplace.choosing.scheduling.list_schedules import in_flight_edges, ordered, weights_last
 from tfplace.grouping.copies import shard_of_op
 from tfplace.simulation.simulator import Simulator
 
@@ -14,10 +14,11 @@ SIZE = 100
 """Bytes of an activation."""
 
 
-def training(num_layers, num_shards, machine, seconds=1.0):
+def training(num_layers, num_shards, machine, seconds=1.0, in_two=False):
     """A chain of equal layers forward and backward for each shard; layer i pinned to none.
 
-    Backward takes twice as long, needs what forward made, and hands on as much.
+    Backward takes twice as long, needs what forward made, and hands on as much. With `in_two` it
+    is two ops: one hands the gradient of its input on, the other makes that of a weight.
     """
     ops = []
     for layer in range(num_layers):
@@ -29,9 +30,12 @@ def training(num_layers, num_shards, machine, seconds=1.0):
             inputs = (f"f{layer}/shard_{m}:0",)
             if layer + 1 < num_layers:
                 inputs += (f"b{layer + 1}/shard_{m}:0",)
-            ops.append(Op(f"b{layer}/shard_{m}", 2 * seconds, inputs, (1,)))
+            ops.append(Op(f"b{layer}/shard_{m}", (1 if in_two else 2) * seconds, inputs, (1,)))
+            if in_two:
+                ops.append(Op(f"w{layer}/shard_{m}", seconds, inputs, (1,)))
+    made = "w" if in_two else "b"
     for layer in range(num_layers):
-        gradients = tuple(f"b{layer}/shard_{m}:0" for m in range(num_shards))
+        gradients = tuple(f"{made}{layer}/shard_{m}:0" for m in range(num_shards))
         ops.append(Op(f"u{layer}", 0.001, gradients, ()))
     return build_problem(ops, machine)
 
@@ -65,6 +69,43 @@ def test_a_pipeline_has_bubble_and_peaks_of_one_forward_one_backward(layers_each
         in_flight = (stages - number) * layers_each
         assert peak <= (in_flight + 1.1) * SIZE  # and what the stage before has sent
     assert found.without.peak_bytes[0] >= shards * layers_each * SIZE
+
+
+@pytest.mark.parametrize(
+    ("stages", "shards", "units", "in_flight"),
+    [(2, 4, 13.1, 4), (4, 8, 27.1, 9), (4, 16, 51.1, 6), (8, 16, 55.1, 17)],
+)
+def test_gradients_of_weights_fill_the_gaps_of_a_pipeline(stages, shards, units, in_flight):
+    """1F1B takes 15, 33, 57 and 69. What takes equally long with fewer shards begun is taken."""
+    problem = training(stages, shards, Machine(stages, bandwidth=1e9), in_two=True)
+    stage = np.array([layer_of(name) for name in problem.graph.op_names], dtype=np.int32)
+    found = ordered(problem, stage)
+    assert found.outcome.step_seconds <= units < 3 * (shards + stages - 1)
+    assert max(found.outcome.peak_bytes) <= (in_flight + 0.2) * SIZE
+
+
+def test_a_memory_limit_keeps_the_shards_in_flight_few():
+    machine = Machine(8, bandwidth=1e9, memory=1020)
+    problem = training(8, 16, machine, in_two=True)
+    stage = np.array([layer_of(name) for name in problem.graph.op_names], dtype=np.int32)
+    found = ordered(problem, stage)
+    assert not isinstance(found.outcome, Infeasible)
+    assert found.outcome.step_seconds <= 62.1
+
+
+def test_what_another_stage_waits_for_goes_before_what_only_updates_wait_for():
+    problem = training(3, 2, Machine(3, bandwidth=1e9), in_two=True)
+    names = problem.graph.op_names
+    rank = weights_last(problem, np.array([layer_of(name) for name in names], dtype=np.int32))
+    at = dict(zip(names, rank.tolist(), strict=True))
+    middle = [f"{what}1/shard_{m}" for what in "bfw" for m in range(2)]
+    assert sorted(middle, key=at.__getitem__) == middle
+    assert at["b2/shard_1"] < at["w2/shard_0"]  # no stage comes after the last one
+
+
+def test_without_stages_no_gradient_is_put_off():
+    problem = training(3, 2, Machine(2, bandwidth=1e9), in_two=True)
+    assert weights_last(problem, shard_of_op(problem).clip(0)) is None
 
 
 def test_devices_with_one_shard_each_go_on_as_they_like():

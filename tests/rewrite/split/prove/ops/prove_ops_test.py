@@ -15,6 +15,7 @@ from rewrite.split.decide.decide import decide
 from rewrite.split.decision import Split
 from rewrite.split.prove.ops import child as prove_ops_child
 from rewrite.split.prove.ops import prove_ops as running
+from rewrite.split.prove.ops.case_graph import CaseGraph
 from rewrite.split.prove.ops.child import compared, outcomes_of
 from rewrite.split.prove.ops.op_case import CaseOutcome
 from rewrite.split.prove.ops.op_cases import op_cases
@@ -314,3 +315,24 @@ def test_lists_have_no_values_to_make_up():
     given = dataclasses.replace(case.inputs[0], dtype="variant")
     outcome = outcomes_of([dataclasses.replace(case, node=node, copy=node, inputs=(given,))])[0]
     assert outcome.not_proven == "a variant has no values to make up"
+
+
+def test_polynomials_are_proven_bit_for_bit_and_nothing_else_is():
+    cases = [case for name in CASES for case in cases_of(name, 3)]
+    exact = {
+        case.node.op
+        for case, outcome in zip(cases, outcomes_of(cases), strict=True)
+        if outcome.is_exact
+    }
+    assert {"MatMul", "Conv2D", "Conv2DBackpropFilter", "Sum", "Transpose", "BiasAddGrad"} <= exact
+    assert exact.isdisjoint({"Softmax", "Exp", "Tanh", "Mean", "Rsqrt", "FusedBatchNormV3"})
+
+
+def test_whole_numbers_leave_no_room_for_rounding():
+    """Of a sum that leaves out what is far smaller than its largest term, floats say nothing."""
+    case = next(each for each in cases_of("sum", 2) if each.node.op == "Sum")
+    graph = CaseGraph(case, "case")
+    assert graph.tolerance == 0.0
+    whole, first, rest = np.full(4, 2.0**40), np.full(4, 2.0**40 - 1.0), np.zeros(4)
+    outcome = compared(graph, [whole], [[first], [rest]])
+    assert outcome.differs.startswith("output 0: it differs by 1")
