@@ -60,26 +60,19 @@ def same_imported(given: GraphDef, placed: GraphDef) -> None:
     """
     there = {node.name: node for node in placed.node}
     calls = {f.signature.name: copy_of(f) for f in placed.library.function}
-    moved: NodeDef = type(given.node[0])() if given.node else None
     for node in given.node:
         found = there.get(node.name)
         if found is None:
             raise RewriteError(f"comparing with the graph as it came: {node.name!r} is missing")
-        # Nearly all nodes differ in their device and in derived attributes alone.
-        moved.CopyFrom(node)
-        moved.device = found.device
-        for key in _DERIVED:
-            if key in found.attr:
-                moved.attr[key].CopyFrom(found.attr[key])
-        if moved == found:
-            continue
         if (
             calls.get(found.op, found.op) != calls.get(node.op, node.op)
             or (found.input != node.input and _edges(found) != _edges(node))
             or any(
-                not _same_attribute(node.attr[key], found.attr[key], calls)
-                for key in node.attr
-                if key not in _DERIVED and key in found.attr
+                key in found.attr
+                and found.attr[key] != value
+                and key not in _DERIVED
+                and not _same_attribute(value, found.attr[key], calls)
+                for key, value in node.attr.items()
             )
         ):
             raise RewriteError(
