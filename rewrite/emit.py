@@ -275,6 +275,14 @@ def write_object_devices(meta_graph: MetaGraphDef) -> None:
             objects[index].resource.device = handles[name].device
 
 
+def clear_object_devices(meta_graph: MetaGraphDef) -> None:
+    """Takes the devices of variables and tables out of the object graph, in place."""
+    for saved in meta_graph.object_graph_def.nodes:
+        kind = saved.WhichOneof("kind")
+        if kind in ("variable", "resource"):
+            getattr(saved, kind).device = ""
+
+
 def _bound(meta_graph: MetaGraphDef, handles: dict[str, NodeDef]) -> Iterator[tuple[str, int]]:
     """(handle op, index of its object) of everything that calls in the main graph capture."""
     concrete = meta_graph.object_graph_def.concrete_functions

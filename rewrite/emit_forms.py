@@ -14,10 +14,10 @@ from rewrite.call_graph import copy_of
 from rewrite.emit import (
     EXTRA_DIRECTORY,
     GRAPH_FILE,
+    clear_object_devices,
     leaving_out,
     renew_fingerprint,
     serialized,
-    write_object_devices,
 )
 from rewrite.place_graph import place_graph
 
@@ -107,11 +107,7 @@ def write_cleared(made: Path, target: Path) -> None:
     saved_model = sniff(made).proto
     for meta_graph in saved_model.meta_graphs:
         meta_graph.graph_def.CopyFrom(cleared(meta_graph.graph_def))
-        if meta_graph.HasField("object_graph_def"):
-            write_object_devices(meta_graph)
-            for saved in meta_graph.object_graph_def.nodes:
-                if saved.WhichOneof("kind") == "resource":
-                    saved.resource.device = ""
+        clear_object_devices(meta_graph)
     (target / SAVED_MODEL_FILES[0]).write_bytes(_content(saved_model))
     renew_fingerprint(target)
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from graphs.counted import counted
 from graphs.host.scratch import scratch_directory
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
-from graphs.protos import GraphDef, MetaGraphDef, SavedModelProto, Signatures
+from graphs.protos import GraphDef, SavedModelProto, Signatures
 from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_graphs, same_imported, same_message
-from rewrite.emit import EXTRA_DIRECTORY, GRAPH_FILE
+from rewrite.emit import EXTRA_DIRECTORY, GRAPH_FILE, clear_object_devices
 from rewrite.model_builder import build_saved_model, given_graph
 from rewrite.order.order_edges import (
     OrderEdge,
@@ -114,7 +114,7 @@ def _same_saved_models(given: SavedModelProto, placed: SavedModelProto) -> None:
     for before, after in zip(given.meta_graphs, placed.meta_graphs, strict=True):
         same_graphs(before.graph_def, after.graph_def)
         for meta_graph in (before, after):
-            _clear_object_devices(meta_graph)
+            clear_object_devices(meta_graph)
         same_message("a MetaGraphDef", before, after, without=("graph_def",))
     same_message("the SavedModel", given, placed, without=("meta_graphs",))
 
@@ -130,15 +130,6 @@ def _same_own_signatures(source: SourceModel, emitted: Signatures) -> None:
         raise RewriteError(f"comparing signatures: found {found}, wanted {sorted(wanted)}")
     for name, signature in own.items():
         same_message(f"signature {name!r}", signature, emitted[name])
-
-
-def _clear_object_devices(meta_graph: MetaGraphDef) -> None:
-    if not meta_graph.HasField("object_graph_def"):
-        return
-    for saved in meta_graph.object_graph_def.nodes:
-        kind = saved.WhichOneof("kind")
-        if kind in ("variable", "resource"):
-            getattr(saved, kind).device = ""
 
 
 def _same_graph_file(source: SourceModel, emitted: Path, order: Collection[OrderEdge]) -> None:

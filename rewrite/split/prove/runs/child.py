@@ -27,10 +27,10 @@ def compare(
     """Runs both steps, and the unsplit one once more, nudged."""
     tell("running the unsplit step")
     try:
-        unsplit = _unsplit_run(request, is_wide=True)
+        unsplit = _UnsplitRun(request, is_wide=True)
     except Exception:  # whatever a user's model raises; in float64 it may not run
         try:
-            unsplit = _unsplit_run(request, is_wide=False)
+            unsplit = _UnsplitRun(request, is_wide=False)
         except Exception as error:
             return RunsCompared(why_not=f"the unsplit step does not run: {one_line(error)}")
     given, start = unsplit.step, unsplit.start
@@ -49,7 +49,6 @@ def compare(
     return dataclasses.replace(result, narrow_ops=split.narrow_ops)
 
 
-@dataclasses.dataclass(frozen=True)
 class _UnsplitRun:
     """The unsplit step, run twice.
 
@@ -61,20 +60,13 @@ class _UnsplitRun:
       first, second: what it gives from them, and from values a rounding error away.
     """
 
-    step: WideStep
-    is_wide: bool
-    agreement: WideAgreement
-    start: Values
-    first: Values
-    second: Values
-
-
-def _unsplit_run(request: CompareRequest, is_wide: bool) -> _UnsplitRun:
-    step = WideStep(request.given.graph_def, request.given.exact, is_wide, request.tables)
-    start, first = _finite_run(step, request)
-    agreement = OWN if not is_wide else NARROW if step.narrow_ops else DOUBLE
-    second = _run(step, request, request.given.fetches, nudged(start, agreement.rounding))
-    return _UnsplitRun(step, is_wide, agreement, start, first, second)
+    def __init__(self, request: CompareRequest, is_wide: bool):
+        self.is_wide = is_wide
+        self.step = WideStep(request.given.graph_def, request.given.exact, is_wide, request.tables)
+        self.start, self.first = _finite_run(self.step, request)
+        self.agreement = OWN if not is_wide else NARROW if self.step.narrow_ops else DOUBLE
+        nearby = nudged(self.start, self.agreement.rounding)
+        self.second = _run(self.step, request, request.given.fetches, nearby)
 
 
 def _finite_run(given: WideStep, request: CompareRequest) -> tuple[Values, Values]:
