@@ -1,9 +1,8 @@
 """Proves, without a run, that what lies on disk is the model as it came but for its placement.
 
-Both are read from their files. What a placement may change is taken out of them in place: device
-strings, and the copies of functions, which are taken for their originals. All that is left has to
-be equal, bit by bit: so the proof takes seconds for a graph of any size, and the memory of the
-two graphs. A model that is no SavedModel is proven twice: its ops are found in the emitted graph
+Both are read from their files. What a placement may change is passed over: device strings, and the
+copies of functions, which are taken for their originals. All else has to be equal, bit by bit: so
+the proof takes seconds for a graph of any size, and the memory of the two graphs. A model that is no SavedModel is proven twice: its ops are found in the emitted graph
 one by one, and the SavedModel that was made of it before it was placed is compared whole.
 """
 
@@ -105,7 +104,7 @@ def _rebuilt(source: SourceModel) -> SavedModelProto:
 
 
 def _same_saved_models(given: SavedModelProto, placed: SavedModelProto) -> None:
-    """Compares two SavedModels; takes graphs and devices out of both."""
+    """Compares two SavedModels; takes the devices of objects out of both."""
     if len(given.meta_graphs) != len(placed.meta_graphs):
         raise RewriteError(
             f"comparing SavedModels: {len(given.meta_graphs)} MetaGraphDefs became "
