@@ -2,8 +2,9 @@
 
 Both are read from their files. What a placement may change is passed over: device strings, and the
 copies of functions, which are taken for their originals. All else has to be equal, bit by bit: so
-the proof takes seconds for a graph of any size, and the memory of the two graphs. A model that is no SavedModel is proven twice: its ops are found in the emitted graph
-one by one, and the SavedModel that was made of it before it was placed is compared whole.
+the proof takes seconds for a graph of any size, and the memory of the two graphs. A model that is
+no SavedModel is proven twice: its ops are found in the emitted graph one by one, and the SavedModel
+that was made of it before it was placed is compared whole.
 """
 
 import dataclasses
