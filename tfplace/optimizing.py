@@ -215,17 +215,13 @@ class _Run:
             proof = prove(prepared, emitted, begun, verify, budget, self.progress, left)
         self.phases.begin("report")
         run = FinishedRun(
-            decided.searched,
-            decided.choice,
-            decided.timings,
+            decided,
             proof,
             self._split_evenly(decided, interruption),
             self.phases.seconds(),
             loading_needs(prepared.cluster, devices.values()),
-            decided.rounds,
-            decided.has_forgotten,
         )
-        return write_report(prepared, options, run, placed, made)
+        return write_report(options, run, placed, made)
 
     def _split_evenly(self, decided: Decided, interruption: Interruption) -> DataParallel | None:
         """Data parallelism of the same step, if there is time to split it for that."""

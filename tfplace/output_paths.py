@@ -129,6 +129,24 @@ def require_apart(path: str, model: str) -> None:
         )
 
 
+def require_files(
+    files: Mapping[str, str | None], read: Iterable[str], overwrite: bool = True
+) -> None:
+    """Raises OutputError where one of {flag: file to write} can't be, or would replace something.
+
+    Args:
+      files: what is written; None is not.
+      read: paths that are read.
+      overwrite: whether files that are there may be replaced.
+    """
+    require_different(files)
+    for flag, path in files.items():
+        require_file(path, flag)
+        require_unread(path, flag, read)
+        if path is not None:
+            require_free(path, overwrite)
+
+
 def require_file(path: str | None, flag: str, output_dir: str = "") -> None:
     """Raises OutputError where a file can't be: a directory, or in a directory yet to be made."""
     if path is None:

@@ -15,19 +15,11 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from graphs.clusters.cluster_file import cluster_to_json
     from graphs.clusters.discovery import find_cluster
     from tfplace.measurement.calibration.calibrating import calibrate
-    from tfplace.output_paths import (
-        require_file,
-        require_free,
-        require_unread,
-        writable,
-        write_file,
-    )
+    from tfplace.output_paths import require_files, writable, write_file
     from tfplace.progress import progress_for
     from tfplace.report.text_calibration import calibration_to_json, print_calibration
 
-    require_file(values.output, "--output")
-    require_unread(values.output, "--output", [values.cluster])
-    require_free(values.output, values.overwrite)
+    require_files({"--output": values.output}, [values.cluster], values.overwrite)
     say_starting(values.verbosity)
     cluster = find_cluster(values.cluster)
     progress = progress_for(values.verbosity)

@@ -10,26 +10,14 @@ from absl import flags
 from graphs.host.scratch import scratch_directory
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import begin, text_output
-from tfplace.output_paths import (
-    require_different,
-    require_file,
-    require_free,
-    require_unread,
-    writable,
-    write_file,
-)
+from tfplace.output_paths import require_files, writable, write_file
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Compares predicted with measured step times; writes the result and a picture if asked."""
-    require_different({"--output": values.output, "--picture": values.picture})
     read = problem_options(arguments[0], values).files_read
-    for flag in ("output", "picture"):
-        path = values[flag].value
-        require_file(path, f"--{flag}")
-        require_unread(path, f"--{flag}", read)
-        if path is not None:
-            require_free(path, values.overwrite)
+    files = {"--output": values.output, "--picture": values.picture}
+    require_files(files, read, values.overwrite)
     with writable(values.output, values.picture):
         return _fidelity(arguments[0], values)
 

@@ -1,5 +1,6 @@
 """Flags of a command as the options of the work behind it."""
 
+import dataclasses
 import shlex
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -43,23 +44,15 @@ def problem_options(
     return ProblemOptions(
         model=model,
         load=load_options(values),
-        cluster=values.cluster,
-        precision=_of(values, "precision", ""),
         pins=_of(values, "pin", []),
-        no_split=_of(values, "no_split", []),
-        keep_devices=_of(values, "keep_devices", False),
-        free_gradients=_of(values, "free_gradients", True),
-        memory_reserve=_of(values, "memory_reserve", 0.1),
-        device_memory=_of(values, "device_memory", []),
         fed=_of(values, "feed", None),
-        seed=_of(values, "seed", 0),
         cost_cache=cost_cache_directory(values),
         num_shards=shards,
-        order=_of(values, "order", "none"),
         batch_axes=batch_axes,
         left_whole=ops_left_whole(placement) if placement and shards > 1 else frozenset(),
         # Two terms are one sum either way.
         sums_in_turn=sums_in_turn(placement) if placement and shards > 2 else None,
+        **_same(ProblemOptions, values, {"cost_cache"}),
     )
 
 
@@ -138,22 +131,15 @@ def optimize_options(model: str, values: flags.FlagValues) -> OptimizeOptions:
     """All flags of `tfplace optimize`."""
     return OptimizeOptions(
         problem=problem_options(model, values, searches_shards=True),
-        output_dir=values.output_dir,
-        overwrite=values.overwrite,
-        algorithm=values.algorithm,
-        evaluator=values.evaluator,
-        budget_seconds=values.budget_seconds,
-        max_trials=values.max_trials,
-        max_devices=values.max_devices,
-        seed=values.seed,
-        policy=values.policy,
-        checkpoint_dir=values.checkpoint_dir,
-        dump_problem=values.dump_problem,
-        logdir=values.logdir,
         emit=_forms(values.emit),
-        verify=values.verify,
         command=shlex.join(["tfplace", "optimize", model, *given_flags(values)]),
+        **_same(OptimizeOptions, values, {"emit"}),
     )
+
+
+def solve_options(problem: str, values: flags.FlagValues) -> OptimizeOptions:
+    """All flags of `tfplace solve` that say how it searches."""
+    return OptimizeOptions(ProblemOptions(problem), **_same(OptimizeOptions, values))
 
 
 def _forms(text: str) -> frozenset[str]:
@@ -212,6 +198,16 @@ def whole_numbers(words: Sequence[str], flag: str) -> list[int]:
         if not word.isdecimal():  # isdigit() takes "²" too, int() doesn't
             raise UsageError(f"reading {flag}: {word!r} is no whole number; wanted 1,2,3")
     return [int(word) for word in words]
+
+
+def _same(
+    options: type[OptimizeOptions] | type[ProblemOptions],
+    values: flags.FlagValues,
+    without: Collection[str] = (),
+) -> dict[str, Any]:
+    """{field: value} of the flags that are called as fields of the options are."""
+    names = {field.name for field in dataclasses.fields(options)} - {*without}
+    return {name: values[name].value for name in names if name in values}
 
 
 def _of(values: flags.FlagValues, name: str, default: Any) -> Any:

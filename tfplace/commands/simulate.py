@@ -13,13 +13,7 @@ from graphs.errors import ConstraintError, MemoryLimitError
 from graphs.host.whole_file import write_whole
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import EXIT_BAD_INPUT, begin, failed, text_output
-from tfplace.output_paths import (
-    require_different,
-    require_file,
-    require_unread,
-    writable,
-    write_file,
-)
+from tfplace.output_paths import require_files, writable, write_file
 
 if TYPE_CHECKING:
     from graphs.op_graph import IntArray
@@ -95,13 +89,9 @@ def predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
     Raises:
       TfplaceError: the model, the cluster, the placement or a file's path is no good.
     """
-    require_file(values.dump_problem, "--dump_problem")
-    require_file(values.timeline, "--timeline")
-    require_different({"--dump_problem": values.dump_problem, "--timeline": values.timeline})
     options = problem_options(model, values)
-    for flag in ("dump_problem", "timeline"):
-        read = [*options.files_read, *filter(None, [values.placement])]
-        require_unread(values[flag].value, f"--{flag}", read)
+    files = {"--dump_problem": values.dump_problem, "--timeline": values.timeline}
+    require_files(files, [*options.files_read, *filter(None, [values.placement])])
     with writable(values.dump_problem, values.timeline):
         return _predicted(options, values)
 

@@ -10,9 +10,10 @@ from absl import flags
 from graphs.errors import UsageError
 from graphs.host.whole_file import write_whole
 from tfplace.algorithms.table import ALGORITHMS, require_known
+from tfplace.commands.from_flags import solve_options
 from tfplace.commands.outcome import interrupted, text_output
 from tfplace.interruption import interruptible
-from tfplace.output_paths import require_file, require_free, require_unread, writable
+from tfplace.output_paths import require_files, writable
 from tfplace.progress import Phases, progress_for
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         from graphs.problem_file import arrays_as_they_stand, problem_of
         from tfplace.choosing.solve import solve
         from tfplace.compilation.ahead import compiling_kind, kind_of
-        from tfplace.preparing.options import OptimizeOptions, ProblemOptions
         from tfplace.report.solved import print_solved, solved_to_json
 
         progress = progress_for(values.verbosity)
@@ -42,13 +42,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             arrays = {}  # none of them is written
         with compiling_kind(kind_of(problem)) as compiling:
             compiling.wait(Phases(), progress)
-        options = OptimizeOptions(
-            ProblemOptions(arguments[0]),
-            algorithm=values.algorithm,
-            budget_seconds=values.budget_seconds,
-            max_trials=values.max_trials,
-            seed=values.seed,
-        )
+        options = solve_options(arguments[0], values)
         with interruptible() as interruption, interruption.held():  # what is found is written
             solved = solve(problem, given, options, progress)
             if values.placement is not None:
@@ -73,9 +67,7 @@ def _require_output(problem: str, values: flags.FlagValues) -> None:
             f"reading --placement={path}: found neither .json nor .npz at its end; wanted .json "
             "for {op: device}, or .npz for the problem with the placement in it"
         )
-    require_file(path, "--placement")
-    require_unread(path, "--placement", [problem])
-    require_free(path, values.overwrite)
+    require_files({"--placement": path}, [problem], values.overwrite)
 
 
 def _require_algorithm(name: str) -> None:

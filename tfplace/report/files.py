@@ -44,17 +44,13 @@ def write_placed(
 
 
 def write_report(
-    prepared: PreparedModel,
-    options: OptimizeOptions,
-    run: FinishedRun,
-    placed: Simulated,
-    made: Path,
+    options: OptimizeOptions, run: FinishedRun, placed: Simulated, made: Path
 ) -> Report:
     """Writes report and pages beside the placed model, and what else was asked for."""
     explained = explain(placed)
-    report = report_of(prepared, options, run, explained)
+    report = report_of(options, run, explained)
     write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
-    write_forms(made, tags_of(prepared.source), options.emit)
+    write_forms(made, tags_of(run.decided.prepared.source), options.emit)
     if options.dump_problem is not None:
         write_whole(
             options.dump_problem,

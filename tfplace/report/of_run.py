@@ -1,17 +1,15 @@
 """Everything that a run of `optimize` found out, put together as its report."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from graphs.cluster import Cluster
 from graphs.effects import left_out
 from graphs.pricing.costs import Costs, Provenance
 from graphs.protos import JsonObject
 from rewrite.written_signature import of_another_name
-from tfplace.choosing.choose import Choice
 from tfplace.choosing.data_parallel import NAME, DataParallel
-from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.run_results import Comparison, Round
+from tfplace.choosing.outcomes import Decided
 from tfplace.choosing.scheduling.model_order import order_facts
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
@@ -34,33 +32,24 @@ class FinishedRun:
     """What a run of `optimize` did.
 
     Attributes:
-      searched: the baselines and the search.
-      choice: which placement was written, and why.
-      timings: real runs; None where there were none.
+      decided: what was searched, which placement was written, and why.
       proof: what the written placement is worth.
       data_parallel: the baseline that splits the batch evenly; None where it makes no sense.
       seconds_by_phase: how long it took to come here.
       loading_needs: what a process needs before it can run what was written.
-      rounds: what was measured to choose, and learned of the machine.
-      has_forgotten: whether that contradicts what earlier runs have taught.
     """
 
-    searched: Searched
-    choice: Choice
-    timings: Comparison | None
+    decided: Decided
     proof: Proof
     data_parallel: DataParallel | None
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
     loading_needs: LoadingNeeds = ""
-    rounds: Sequence[Round] = ()
-    has_forgotten: bool = False
 
 
-def report_of(
-    prepared: PreparedModel, options: OptimizeOptions, run: FinishedRun, explained: Explained
-) -> Report:
+def report_of(options: OptimizeOptions, run: FinishedRun, explained: Explained) -> Report:
     """The report of one run."""
-    searched, choice, proof = run.searched, run.choice, run.proof
+    decided, proof = run.decided, run.proof
+    prepared, searched, choice = decided.prepared, decided.searched, decided.choice
     best = Best.of(explained.placed)
     bound, estimate = proof.lower_bound_seconds, run.data_parallel
     baselines = searched.reported_baselines(prepared.problem)
@@ -69,15 +58,15 @@ def report_of(
     placed = explained.placed
     kind = parallelism_facts(parallelism_of(placed.problem, placed.device_of_op), placed.problem)
     measured = None
-    if run.timings is not None:
-        measured = Measured(**vars(run.timings), devices_used=proof.devices_used)
+    if decided.timings is not None:
+        measured = Measured(**vars(decided.timings), devices_used=proof.devices_used)
     return Report(
         tfplace_version=__version__,
         seed=options.seed,
         algorithm=options.algorithm,
         evaluator=options.evaluator,
         model=_model_facts(prepared),
-        cluster=_cluster_facts(prepared.cluster, run.has_forgotten),
+        cluster=_cluster_facts(prepared.cluster, decided.has_forgotten),
         costs=cost_facts(prepared.costs),
         baselines=baselines,
         best=best,
@@ -95,7 +84,7 @@ def report_of(
         output_dir=str(options.output_dir),
         loading_needs=run.loading_needs,
         waiting=explained.waiting(),
-        rounds=run.rounds,
+        rounds=decided.rounds,
         seconds_by_phase=run.seconds_by_phase,
         split=split_facts(prepared.split),
         any_split=any_split_facts(

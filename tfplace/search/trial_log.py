@@ -3,44 +3,27 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement, Outcome, Placement
 from tfplace.search.kept.snapshot import Snapshot
-from tfplace.search.kept.state import SearchState, StageStart
+from tfplace.search.kept.state import SearchedSoFar, SearchState, StageStart
 from tfplace.search.trial import Trial
 
 
-@dataclasses.dataclass(frozen=True)
-class SearchResult:
-    """What a search found.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchResult(SearchedSoFar):
+    """What a search found in the end.
 
     Attributes:
-      best: the best feasible trial, None where there was none.
-      best_stage: the stage that found it.
-      least_infeasible: an infeasible trial to explain a failure with, or None.
-      num_trials: evaluated placements.
-      num_infeasible: how many of them can't run.
-      seconds: wall time.
-      history: [[trial, seconds, best_step_seconds]...], one row per improvement and the end.
       interrupted: whether Ctrl-C or SIGTERM ended it.
-      notes: why stages ended early, a sentence each.
-      stages: [(name, trials of the search, its seconds)...] at the end of each stage that ran.
     """
 
-    best: Trial | None
-    best_stage: str
-    least_infeasible: Trial | None
-    num_trials: int
-    num_infeasible: int
-    seconds: float
-    history: Sequence[tuple[int, float, float]]
     interrupted: bool
-    notes: Sequence[str] = ()
-    stages: Sequence[tuple[str, int, float]] = ()
 
 
 class TrialLog:
@@ -50,7 +33,7 @@ class TrialLog:
       started: time.monotonic() when the search began, earlier runs' seconds before it.
       on_trial: called with each trial, or None.
       best, best_stage, least_infeasible, num_trials, num_infeasible, history, notes, stages: as
-        in SearchResult, so far.
+        in SearchedSoFar.
     """
 
     def __init__(self, started: float, on_trial: Callable[[Trial], None] | None):
@@ -103,21 +86,14 @@ class TrialLog:
         """Notes that a stage ends now."""
         self.stages.append((name, self.num_trials, self.seconds))
 
+    def _so_far(self) -> dict[str, Any]:
+        """The fields of SearchedSoFar; later trials don't change them."""
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(SearchedSoFar)}
+        return {k: list(value) if isinstance(value, list) else value for k, value in fields.items()}
+
     def state(self, stage: StageStart, policy: Snapshot) -> SearchState:
         """All of it, between two updates of the policy whose state is `policy`."""
-        return SearchState(
-            stage=stage,
-            policy=policy,
-            num_trials=self.num_trials,
-            num_infeasible=self.num_infeasible,
-            seconds=self.seconds,
-            best=self.best,
-            best_stage=self.best_stage,
-            least_infeasible=self.least_infeasible,
-            history=list(self.history),
-            notes=list(self.notes),
-            stages=list(self.stages),
-        )
+        return SearchState(stage=stage, policy=policy, **self._so_far())
 
     def resume(self, state: SearchState) -> None:
         """Goes back to where `state` was taken; its seconds count as this search's."""
@@ -131,18 +107,8 @@ class TrialLog:
     def result(self, interrupted: bool) -> SearchResult:
         """What the search found; its history ends with a row of now."""
         end = (max(self.num_trials - 1, 0), self.seconds, self.best_seconds)
-        return SearchResult(
-            best=self.best,
-            best_stage=self.best_stage,
-            least_infeasible=self.least_infeasible,
-            num_trials=self.num_trials,
-            num_infeasible=self.num_infeasible,
-            seconds=self.seconds,
-            history=(*self.history, end),
-            interrupted=interrupted,
-            notes=tuple(self.notes),
-            stages=tuple(self.stages),
-        )
+        found = {**self._so_far(), "history": [*self.history, end]}
+        return SearchResult(interrupted=interrupted, **found)
 
 
 def _less_bad(outcome: Infeasible, trial: Trial | None) -> bool:

@@ -14,69 +14,8 @@ from tfplace.simulation.simulator import Simulator
 
 
 @dataclasses.dataclass(frozen=True)
-class Prediction:
-    """What the simulator says of a placement.
-
-    Attributes:
-      step_seconds: the makespan; None where it can't run at all.
-      feasible: whether it keeps to memory, kernels, pins and colocation.
-      obstacle: what it doesn't keep to: "memory", "no_kernel", "pin" or "colocation", else empty.
-      reason: why it doesn't, as one sentence, else empty.
-      peak_bytes: {device: the most bytes that it holds at once}.
-      ops_per_device: {device: how many ops lie on it}.
-      busy_share: {device: share of the step in which it computes}.
-      memory_bytes: {device: all of its memory}.
-      transfers: how many tensors a step moves between devices.
-      transfer_bytes: how many bytes these are.
-      communication: the channel rule; a predicted time means nothing without it.
-      order: the order edges that were added, as report.json has them; None for none.
-    """
-
-    step_seconds: float | None
-    feasible: bool
-    obstacle: str
-    reason: str
-    peak_bytes: Mapping[str, int]
-    ops_per_device: Mapping[str, int]
-    busy_share: Mapping[str, float]
-    memory_bytes: Mapping[str, int]
-    transfers: int
-    transfer_bytes: int
-    communication: str
-    order: JsonObject | None = None
-
-
-def prediction_of(placed: Simulated) -> Prediction:
-    """What was simulated, by the devices' names."""
-    names = placed.problem.device_names
-    seconds = placed.outcome.step_seconds
-    return Prediction(
-        step_seconds=seconds if np.isfinite(seconds) else None,
-        feasible=placed.is_feasible,
-        obstacle=placed.obstacle,
-        reason=placed.reason,
-        peak_bytes=placed.peak_bytes,
-        ops_per_device=placed.ops_per_device,
-        busy_share=placed.busy_share,
-        memory_bytes=dict(zip(names, placed.problem.device_memory_bytes.tolist(), strict=True)),
-        transfers=placed.num_transfers,
-        transfer_bytes=placed.transfer_bytes,
-        communication=placed.problem.communication,
-    )
-
-
-def placements_per_second(problem: Problem, device_of_op: IntArray, repeat: int) -> float:
-    """How fast a placement i4[N] is simulated, `repeat` times on all cores, compiling aside."""
-    simulator = Simulator(problem)
-    simulator.run(device_of_op)
-    began = time.perf_counter()
-    simulator.run_many(np.repeat(device_of_op[None], repeat, axis=0))
-    return repeat / (time.perf_counter() - began)
-
-
-@dataclasses.dataclass(frozen=True)
 class Best:
-    """The placement that was written.
+    """What there is to say of a placement that can run, as of the one that was written.
 
     Attributes:
       step_seconds: predicted.
@@ -105,3 +44,51 @@ class Best:
             transfers=placed.num_transfers,
             transfer_bytes=placed.transfer_bytes,
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction(Best):
+    """What the simulator says of a placement.
+
+    Attributes:
+      step_seconds: the makespan; None where it can't run at all.
+      feasible: whether it keeps to memory, kernels, pins and colocation.
+      obstacle: what it doesn't keep to: "memory", "no_kernel", "pin" or "colocation", else empty.
+      reason: why it doesn't, as one sentence, else empty.
+      memory_bytes: {device: all of its memory}.
+      communication: the channel rule; a predicted time means nothing without it.
+      order: the order edges that were added, as report.json has them; None for none.
+    """
+
+    step_seconds: float | None  # type: ignore[assignment]
+    feasible: bool
+    obstacle: str
+    reason: str
+    memory_bytes: Mapping[str, int]
+    communication: str
+    order: JsonObject | None = None
+
+
+def prediction_of(placed: Simulated) -> Prediction:
+    """What was simulated, by the devices' names."""
+    names = placed.problem.device_names
+    known = vars(Best.of(placed))
+    if not np.isfinite(placed.outcome.step_seconds):
+        known = {**known, "step_seconds": None}
+    return Prediction(
+        **known,
+        feasible=placed.is_feasible,
+        obstacle=placed.obstacle,
+        reason=placed.reason,
+        memory_bytes=dict(zip(names, placed.problem.device_memory_bytes.tolist(), strict=True)),
+        communication=placed.problem.communication,
+    )
+
+
+def placements_per_second(problem: Problem, device_of_op: IntArray, repeat: int) -> float:
+    """How fast a placement i4[N] is simulated, `repeat` times on all cores, compiling aside."""
+    simulator = Simulator(problem)
+    simulator.run(device_of_op)
+    began = time.perf_counter()
+    simulator.run_many(np.repeat(device_of_op[None], repeat, axis=0))
+    return repeat / (time.perf_counter() - began)

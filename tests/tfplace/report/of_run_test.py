@@ -11,6 +11,7 @@ from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.data_parallel import DataParallel
 from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.outcomes import Decided
 from tfplace.choosing.run_results import Comparison
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
@@ -66,13 +67,15 @@ def made(weight):
     }
     comparison = Comparison(timings, "given", 1.5, (1.25, 1.75), "tf.function", "faster", 0.1)
     report = report_of(
-        weight,
         OptimizeOptions(ProblemOptions("m.pb"), algorithm="post", seed=3, output_dir="out",
                         command="tfplace optimize m.pb"),
         FinishedRun(
-            Searched(candidates, [*candidates, chosen], result),
-            Choice(chosen, "placed", "twice as fast"),
-            comparison,
+            Decided(
+                weight,
+                Searched(candidates, [*candidates, chosen], result),
+                Choice(chosen, "placed", "twice as fast"),
+                comparison,
+            ),
             Proof(
                 Verified(True, 1e-7, ["loss"], []),
                 placed.outcome.step_seconds / 2,

@@ -31,44 +31,54 @@ class StageStart:
     device_of_op: IntArray | None
 
 
-@dataclasses.dataclass(frozen=True)
-class SearchState:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchedSoFar:
+    """What a search has found, until now or in the end.
+
+    Attributes:
+      best: the best feasible trial, None where there was none.
+      best_stage: the stage that found it.
+      least_infeasible: an infeasible trial to explain a failure with, or None.
+      num_trials: evaluated placements.
+      num_infeasible: how many of them can't run.
+      seconds: wall time, of all runs together.
+      history: [[trial, seconds, best_step_seconds]...], one row per improvement and the end.
+      notes: why stages ended early, a sentence each.
+      stages: [(name, trials of the search, its seconds)...] at the end of each stage that ran.
+    """
+
+    best: Trial | None = None
+    best_stage: str = ""
+    least_infeasible: Trial | None = None
+    num_trials: int = 0
+    num_infeasible: int = 0
+    seconds: float = 0.0
+    history: Sequence[tuple[int, float, float]] = ()
+    notes: Sequence[str] = ()
+    stages: Sequence[tuple[str, int, float]] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchState(SearchedSoFar):
     """All that a search needs to go on as if it had never stopped.
 
     Attributes:
       stage: that runs.
       policy: its state; empty before its first update, or where it has none to keep.
-      num_trials, num_infeasible, seconds: so far; seconds of all runs together.
-      best, best_stage, least_infeasible, history, notes, stages: as in SearchResult.
     """
 
     stage: StageStart
     policy: Snapshot
-    num_trials: int
-    num_infeasible: int
-    seconds: float
-    best: Trial | None
-    best_stage: str
-    least_infeasible: Trial | None
-    history: Sequence[tuple[int, float, float]]
-    notes: Sequence[str]
-    stages: Sequence[tuple[str, int, float]]
 
 
 def to_arrays(state: SearchState, facts: JsonObject) -> Snapshot:
     """The state and some facts as named arrays."""
     values = {
         **facts,
+        **{each.name: getattr(state, each.name) for each in dataclasses.fields(SearchedSoFar)},
         "stage": [state.stage.number, state.stage.num_trials, state.stage.seconds],
-        "num_trials": state.num_trials,
-        "num_infeasible": state.num_infeasible,
-        "seconds": state.seconds,
         "best": _trial_facts(state.best),
-        "best_stage": state.best_stage,
         "least_infeasible": _trial_facts(state.least_infeasible),
-        "history": list(state.history),
-        "notes": list(state.notes),
-        "stages": list(state.stages),
     }
     arrays = {"facts": np.array(json.dumps(values, default=_plain))}
     for name in ("best", "least_infeasible"):

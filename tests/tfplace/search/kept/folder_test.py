@@ -133,10 +133,11 @@ def test_a_state_comes_back_as_it_was(tmp_path):
     worst = Trial(2, 0.5, Placement(np.array([1, 0], dtype=np.int32)),
                   Infeasible("memory", "too full", (9, np.int64(8))))  # fmt: skip
     state = SearchState(
-        StageStart(1, 3, 1.25, np.array([1, 1], dtype=np.int32)),
-        {"rng": np.array("text"), "policy/0": np.ones((2, 3), dtype=np.float32)},
-        np.int64(5), 1, 2.5, best, "post", worst,
-        [(0, 0.5, 1.0), (4, 1.5, 0.25)], ["a note"], [("single", 3, 1.25)],
+        stage=StageStart(1, 3, 1.25, np.array([1, 1], dtype=np.int32)),
+        policy={"rng": np.array("text"), "policy/0": np.ones((2, 3), dtype=np.float32)},
+        num_trials=np.int64(5), num_infeasible=1, seconds=2.5, best=best, best_stage="post",
+        least_infeasible=worst, history=[(0, 0.5, 1.0), (4, 1.5, 0.25)], notes=["a note"],
+        stages=[("single", 3, 1.25)],
     )  # fmt: skip
     SearchFolder(str(tmp_path), IDENTITY).save(state)
     found = SearchFolder(str(tmp_path), IDENTITY).state
@@ -147,7 +148,7 @@ def test_costs_and_start_are_those_of_the_first_run(tmp_path):
     first = SearchFolder(str(tmp_path), IDENTITY)
     costs = np.array([[1.0, np.inf]])
     assert first.costs(costs) is costs and first.start(ZEROS) is ZEROS
-    first.save(SearchState(StageStart(0, 0, 0.0, None), {}, 0, 0, 0.0, None, "", None, [], [], []))
+    first.save(SearchState(stage=StageStart(0, 0, 0.0, None), policy={}))
     second = SearchFolder(str(tmp_path), IDENTITY)
     np.testing.assert_array_equal(second.costs(costs * 2), costs)
     np.testing.assert_array_equal(second.start(ZEROS + 1), ZEROS)
