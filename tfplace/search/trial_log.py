@@ -88,8 +88,8 @@ class TrialLog:
 
     def _so_far(self) -> dict[str, Any]:
         """The fields of SearchedSoFar; later trials don't change them."""
-        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(SearchedSoFar)}
-        return {k: list(value) if isinstance(value, list) else value for k, value in fields.items()}
+        found = {each.name: getattr(self, each.name) for each in dataclasses.fields(SearchedSoFar)}
+        return {name: tuple(v) if isinstance(v, list) else v for name, v in found.items()}
 
     def state(self, stage: StageStart, policy: Snapshot) -> SearchState:
         """All of it, between two updates of the policy whose state is `policy`."""
@@ -107,7 +107,7 @@ class TrialLog:
     def result(self, interrupted: bool) -> SearchResult:
         """What the search found; its history ends with a row of now."""
         end = (max(self.num_trials - 1, 0), self.seconds, self.best_seconds)
-        found = {**self._so_far(), "history": [*self.history, end]}
+        found = {**self._so_far(), "history": (*self.history, end)}
         return SearchResult(interrupted=interrupted, **found)
 
 
