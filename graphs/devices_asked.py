@@ -8,6 +8,7 @@ from graphs.building.build import BuiltGraph
 from graphs.cluster import Cluster
 from graphs.errors import ConstraintError
 from graphs.flat_graph import FlatGraph, Origin
+from graphs.function_library import bodies
 from graphs.host.did_you_mean import did_you_mean
 from graphs.op_graph import IntArray
 from graphs.pricing.costs import Costs
@@ -89,9 +90,8 @@ def kept_beside_the_run(
       device_names: [D]; a string that means none of them is left out.
     """
     placed = {(origin.function, origin.node) for origin in flat.origins}
-    functions = ((f.signature.name, f.node_def) for f in graph_def.library.function)
     kept = {}
-    for function, nodes in (("", graph_def.node), *functions):
+    for function, nodes in bodies(graph_def):
         for node in nodes:
             if node.device and (function, node.name) not in placed:
                 device = match_device(node.device, device_names)

@@ -7,10 +7,10 @@ is: an Assert that holds takes the tensors.
 """
 
 import collections
-from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from graphs.building.op_outputs import argument_types
-from graphs.function_library import reached_functions
+from graphs.function_library import bodies, reached_functions
 from graphs.graph_view import GraphView
 from graphs.names import data_inputs, op_of
 from graphs.op_types import PYTHON, WRITES, WRITES_AND_HANDS_ON
@@ -24,11 +24,12 @@ def without_effects(graph_def: GraphDef) -> GraphDef:
     Args:
       graph_def: any; it is not changed.
     """
-    if not any(_acting(nodes) for nodes, _ in _bodies(graph_def)):
+    if not any(_acting(nodes) for _, nodes in bodies(graph_def)):
         return graph_def
     cut = type(graph_def)()
     cut.CopyFrom(graph_def)
-    for nodes, end in _bodies(cut):
+    for function, nodes in bodies(cut):
+        end = ":output:0" if function else ""  # of a name in an input
         names = {node.name for node in nodes}
         for node in _acting(nodes):
             if node.op in WRITES_AND_HANDS_ON:
@@ -40,12 +41,12 @@ def without_effects(graph_def: GraphDef) -> GraphDef:
 
 def left_out(source: SourceModel) -> dict[str, int]:
     """{op type: how many ops} of what a run of a model does outside of the process."""
-    if not any(_acting(nodes) for nodes, _ in _bodies(source.graph_def)):
+    if not any(_acting(nodes) for _, nodes in bodies(source.graph_def)):
         return {}
     view = GraphView(source.graph_def)
     main = [view.nodes[name] for name in view.ancestors(source.fetches)]
-    bodies = [main, *(view.library[f].node_def for f in reached_functions(main, view.library))]
-    return dict(sorted(collections.Counter(n.op for each in bodies for n in _acting(each)).items()))
+    run = [main, *(view.library[f].node_def for f in reached_functions(main, view.library))]
+    return dict(sorted(collections.Counter(n.op for each in run for n in _acting(each)).items()))
 
 
 def left_out_sentence(ops: Mapping[str, int]) -> str:
@@ -60,15 +61,15 @@ def acts_when_loaded(meta_graph: MetaGraphDef) -> bool:
 
     What only the saver reaches does not count: nothing of ours saves.
     """
-    if not any(_acting(nodes) for nodes, _ in _bodies(meta_graph.graph_def)):
+    if not any(_acting(nodes) for _, nodes in bodies(meta_graph.graph_def)):
         return False
     view, save = GraphView(meta_graph.graph_def), meta_graph.saver_def.save_tensor_name
     saver = set(view.ancestors([save])) if op_of(save) in view.nodes else set()
     main = [node for name, node in view.nodes.items() if name not in saver]
     only_saves = set(reached_functions([view.nodes[name] for name in saver], view.library))
     only_saves.difference_update(reached_functions(main, view.library))
-    bodies = [f.node_def for name, f in view.library.items() if name not in only_saves]
-    return any(map(_acting, (main, *bodies)))
+    others = [f.node_def for name, f in view.library.items() if name not in only_saves]
+    return any(map(_acting, (main, *others)))
 
 
 def acts_outside(node: NodeDef) -> bool:
@@ -79,13 +80,6 @@ def acts_outside(node: NodeDef) -> bool:
     if node.op in PYTHON:
         return not node.attr["Tout"].list.type
     return node.op in WRITES or node.op in WRITES_AND_HANDS_ON
-
-
-def _bodies(graph_def: GraphDef) -> Iterator[tuple[MutableSequence[NodeDef], str]]:
-    """The main graph's NodeDefs, those of each function, and what follows an op in an input."""
-    yield graph_def.node, ""
-    for function in graph_def.library.function:
-        yield function.node_def, ":output:0"
 
 
 def _acting(nodes: Iterable[NodeDef]) -> list[NodeDef]:

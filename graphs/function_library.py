@@ -1,6 +1,6 @@
 """The functions of a GraphDef: which ones a node calls or refers to, and which calls stay whole."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 
 from graphs.errors import ModelError
 from graphs.names import source_of
@@ -21,6 +21,13 @@ KEPT_WHOLE = {
 def library_of(graph_def: GraphDef) -> dict[str, FunctionDef]:
     """{name: FunctionDef} of all functions that a GraphDef defines."""
     return {function.signature.name: function for function in graph_def.library.function}
+
+
+def bodies(graph_def: GraphDef) -> Iterator[tuple[str, MutableSequence[NodeDef]]]:
+    """(function name, its NodeDefs) of the main graph, named "", and of each function."""
+    yield "", graph_def.node
+    for function in graph_def.library.function:
+        yield function.signature.name, function.node_def
 
 
 def called_function(node: NodeDef, library: Library) -> str | None:

@@ -5,11 +5,12 @@ without, every copy of the function, apart from ops that a chain has named.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
-from graphs.protos import GraphDef, NodeDef
+from graphs.function_library import bodies
+from graphs.protos import GraphDef
 from rewrite.call_graph import CallGraph
 from rewrite.pass_base import op_path
 
@@ -67,13 +68,6 @@ def _words(origin: Origin) -> str:
     where = f" of function {origin.function!r}" if origin.function else ""
     through = f", called through {' > '.join(origin.calls)}" if origin.calls else ""
     return f"op {origin.node!r}{where}{through}"
-
-
-def bodies(graph_def: GraphDef) -> Iterator[tuple[str, Sequence[NodeDef]]]:
-    """(function name, its NodeDefs) of the main graph, named "", and of each function."""
-    yield "", graph_def.node
-    for function in graph_def.library.function:
-        yield function.signature.name, function.node_def
 
 
 def without_devices(graph_def: GraphDef) -> GraphDef:

@@ -10,7 +10,7 @@ copy of.
 from collections.abc import Mapping, Sequence
 
 from graphs.building.conditionals import opened_branches
-from graphs.function_library import called_function, kept_whole
+from graphs.function_library import called_function, kept_whole, library_of
 from graphs.protos import FunctionDef, GraphDef, Library, NodeDef, Nodes
 
 _MARK = "tfplace: copy of "
@@ -45,7 +45,7 @@ class CallGraph:
     """The bodies of a GraphDef by the functions' names; the main graph is called ""."""
 
     def __init__(self, graph_def: GraphDef):
-        self.library = {f.signature.name: f for f in graph_def.library.function}
+        self.library = library_of(graph_def)
         self._main = graph_def.node
         self._callees: dict[str, dict[str, list[str]]] = {}
         self._resolved: dict[tuple[str, ...], tuple[str, ...]] = {(): ("",)}

@@ -5,11 +5,10 @@ import os
 import shutil
 from pathlib import Path
 
-from graphs.function_library import rename_references
+from graphs.function_library import bodies, rename_references
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.protos import GraphDef, Message, MetaGraphDef
 from graphs.source_model import SourceModel
-from rewrite.annotate_devices import bodies
 from rewrite.call_graph import copy_of
 from rewrite.emit import (
     EXTRA_DIRECTORY,

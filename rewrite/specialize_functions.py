@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from graphs.errors import ModelError, PlacementError
 from graphs.flat_graph import Origin
-from graphs.function_library import referred_functions, rename_references
+from graphs.function_library import bodies, library_of, referred_functions, rename_references
 from graphs.graph_view import reached
 from graphs.protos import FunctionDef, GraphDef, Library, NodeDef
 from rewrite.annotate_devices import device_of_place, known_places
@@ -194,9 +194,7 @@ class SpecializeFunctions:
         if all(len(variants) == 1 for variants in planner.variants.values()):
             return PassResult(graph_def, modified=False)
         special = copy.deepcopy(graph_def)
-        library = {f.signature.name: f for f in graph_def.library.function}
-        bodies = {f.signature.name: f.node_def for f in special.library.function}
-        bodies[""] = special.node
+        library, body_of = library_of(graph_def), dict(bodies(special))
         changed = []
         for variants in planner.variants.values():
             for variant in variants:
@@ -205,7 +203,7 @@ class SpecializeFunctions:
                     changed += [op_path(variant.name, node.name) for node in added.node_def]
                     _redirect(added.node_def, variant, library)
                 else:
-                    nodes = _redirect(bodies[variant.base], variant, library)
+                    nodes = _redirect(body_of[variant.base], variant, library)
                     changed += [op_path(variant.base, node) for node in nodes]
         return PassResult(special, modified=True, changed_ops=tuple(changed))
 

@@ -19,13 +19,13 @@ from typing import Any
 
 from graphs.building.op_outputs import of_unknown_op
 from graphs.errors import ModelError
+from graphs.function_library import bodies
 from graphs.host.asked_child import ChildError, ask_child
 from graphs.host.scratch import scratch_directory
 from graphs.loading.runnable_copy import runnable_copy, serialized_without_effects
 from graphs.loading.sniff import sniff
 from graphs.protos import GraphDef, JsonObject
 from graphs.source_model import SourceModel
-from rewrite.annotate_devices import bodies
 from rewrite.verify_messages import (
     Check,
     CheckOutcome,

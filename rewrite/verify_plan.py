@@ -10,6 +10,7 @@ import numpy as np
 
 from graphs.building.op_outputs import op_definition
 from graphs.errors import TfplaceError
+from graphs.function_library import bodies
 from graphs.graph_view import GraphView
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.saved_model_file import SERVE_TAG, choose_meta_graph
@@ -18,7 +19,7 @@ from graphs.loading.variable_updates import assigns
 from graphs.names import op_of, with_index
 from graphs.protos import GraphDef
 from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
-from rewrite.annotate_devices import bodies, without_devices
+from rewrite.annotate_devices import without_devices
 from rewrite.emit_forms import write_cleared
 from rewrite.model_builder import given_graph
 from rewrite.verify_messages import (

@@ -57,7 +57,7 @@ def never_evaluated(graph_def: GraphDef) -> GraphDef:
 def restore_evaluated(made: GraphDef, given: GraphDef) -> None:
     """Gives back, to a graph that was made of `never_evaluated(given)`, the ops of `given`."""
     nodes = {each.name: each for each in given.node}
-    functions = {each.signature.name: each for each in given.library.function}
+    functions = library_of(given)
     for node in made.node:
         if node.name in nodes and node.op != nodes[node.name].op:
             node.CopyFrom(nodes[node.name])

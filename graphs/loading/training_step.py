@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from graphs.building.never_evaluated import never_evaluated, restore_evaluated
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph, Origin
-from graphs.function_library import library_of
+from graphs.function_library import bodies, library_of
 from graphs.protos import Graph, GraphDef, Operation, Tensor
 from graphs.source_model import SourceModel, Variable
 
@@ -154,8 +154,7 @@ def _natural_gradients(graph_def: GraphDef) -> GraphDef:
     """
     result = type(graph_def)()
     result.CopyFrom(graph_def)
-    bodies = [function.node_def for function in result.library.function]
-    for node in (node for nodes in (result.node, *bodies) for node in nodes):
+    for node in (node for _, nodes in bodies(result) for node in nodes):
         if _CUSTOM_GRADIENT in node.attr:
             del node.attr[_CUSTOM_GRADIENT]
     return result

@@ -7,10 +7,11 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from graphs.flat_graph import Origin
+from graphs.function_library import bodies
 from graphs.graph_edges import edges_of
 from graphs.protos import GraphDef, MetaGraphDef, NodeDef
 from graphs.source_model import SourceModel
-from rewrite.annotate_devices import bodies, places_of
+from rewrite.annotate_devices import places_of
 from rewrite.call_graph import CallGraph
 from rewrite.pass_base import RewriteError, op_path
 

@@ -14,10 +14,10 @@ import tensorflow as tf
 
 from graphs.building.build import origin_devices
 from graphs.errors import ModelError
+from graphs.function_library import bodies
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite import verify
-from rewrite.annotate_devices import bodies
 from rewrite.emit import emit
 from tests.corpus.entry import Entry
 from tfplace.algorithms.placers.one_shot import Random

@@ -10,9 +10,9 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from graphs.flat_graph import Origin
+from graphs.function_library import bodies
 from graphs.loading.load import load
 from graphs.loading.sniff import sniff
-from rewrite.annotate_devices import bodies
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.emit_forms import FORMS, cleared, tags_of, write_forms
 from rewrite.place_graph import place_graph

@@ -11,11 +11,11 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.flat_graph import Origin
+from graphs.function_library import bodies
 from graphs.host.asked_child import ChildError, ask_child
 from graphs.loading.load import load
 from graphs.loading.sniff import sniff
 from rewrite import emit as emit_module
-from rewrite.annotate_devices import bodies
 from rewrite.call_graph import copy_of
 from rewrite.compare_graphs import same_graphs
 from rewrite.emit import emit, in_model

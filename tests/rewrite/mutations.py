@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rewrite.annotate_devices import bodies
+from graphs.function_library import bodies
 
 Change = Callable[[], None]
 

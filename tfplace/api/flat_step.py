@@ -14,6 +14,7 @@ from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 from tensorflow.python.trackable.resource import CapturableResource
 
 from graphs.errors import ModelError, UsageError
+from graphs.function_library import bodies
 from graphs.loading.variable_updates import is_assignment
 from graphs.protos import Structure, Tensor, TfFunction
 from tfplace.api.example_call import Call
@@ -219,8 +220,7 @@ class FlatStep:
 
     def _has_updates(self) -> bool:
         graph = self._concrete.graph.as_graph_def()
-        bodies = [graph.node, *(function.node_def for function in graph.library.function)]
-        return any(is_assignment(node) for body in bodies for node in body)
+        return any(is_assignment(node) for _, nodes in bodies(graph) for node in nodes)
 
 
 def _save(module: tf.Module, folder: str, signatures: Mapping[str, TfFunction]) -> None:

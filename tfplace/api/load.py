@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 from graphs.errors import ClusterError, ModelError
+from graphs.function_library import bodies
 from graphs.loading.sniff import sniff
 from graphs.protos import Trackable
-from rewrite.annotate_devices import bodies
 from tfplace.measurement.device_name import DeviceKey, device_key
 from tfplace.measurement.presence import WORKER_JOB
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
-from graphs.function_library import library_of, reached_functions, rename_references
+from graphs.function_library import bodies, library_of, reached_functions, rename_references
 from graphs.names import op_of, with_index
 from graphs.protos import NodeDef, attribute
 from graphs.source_model import Initialization
@@ -123,14 +123,13 @@ def _name_functions(graph_def: GraphDef, suffix: str) -> None:
     for gradient in library.gradient:
         gradient.function_name = new.get(gradient.function_name, gradient.function_name)
         gradient.gradient_func = new.get(gradient.gradient_func, gradient.gradient_func)
-    for nodes in [graph_def.node, *(function.node_def for function in library.function)]:
+    for _, nodes in bodies(graph_def):
         for node in nodes:
             rename_references(node, new)
 
 
 def _complete_devices(graph_def: GraphDef, default_device: str) -> None:
-    bodies = [function.node_def for function in graph_def.library.function]
-    for nodes in [graph_def.node, *bodies]:
+    for _, nodes in bodies(graph_def):
         for node in nodes:
             if node.device:
                 node.device = complete_device(node.device, default_device)

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from graphs.counted import counted
 from graphs.devices_asked import matching_devices
+from graphs.function_library import bodies
 from graphs.host.did_you_mean import did_you_mean
 from graphs.pricing.kernels import kernel_table
 from graphs.protos import JsonObject, NodeDef
-from rewrite.annotate_devices import bodies
 from rewrite.pass_base import op_path
 from tfplace.grouping.copies import shard_of_op
 from tfplace.measurement.calibration.trial import Trial

@@ -11,8 +11,8 @@ import tensorflow as tf
 import tf_keras
 
 import tfplace
+from graphs.function_library import bodies
 from graphs.loading.sniff import sniff
-from rewrite.annotate_devices import bodies
 from rewrite.emit import emit
 from tfplace.api.example_call import Call
 from tfplace.api.flat_step import INFER, TRAIN, FlatStep
