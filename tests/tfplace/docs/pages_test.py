@@ -70,6 +70,11 @@ def test_a_page_stays_short(page, most):
     assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= most
 
 
+def test_the_contract_has_short_lines():
+    lines = (DOCS / "contract.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if len(line) > 160] == []
+
+
 @pytest.mark.parametrize("page", [README, ROOT / "BUILD_NOTES.md", *PAGES], ids=lambda p: p.name)
 def test_files_and_tests_that_a_page_names_are_there(page):
     """With their folders from the root, or from inside a package."""
