@@ -50,6 +50,11 @@ class Known:
     held: Held | None = None
 
 
+def without_value(known: Known) -> Known:
+    """A tensor that may have another value each time; a handle stays that of its variable."""
+    return known if known.dtype == "resource" else dataclasses.replace(known, exact=b"")
+
+
 def joined_shapes(one: Shape, other: Shape) -> Shape:
     """What is true of a shape that is one or the other."""
     if NOTHING in (one, other):

@@ -15,6 +15,7 @@ import numpy as np
 
 from graphs import op_types
 from graphs.building.conditionals import branches_of
+from graphs.building.flatten import flatten
 from graphs.building.known_tensors import (
     HOLDS,
     NOTHING,
@@ -29,6 +30,7 @@ from graphs.building.known_tensors import (
 )
 from graphs.building.never_evaluated import never_evaluated
 from graphs.building.same_shapes import ELEMENTWISE, bare
+from graphs.flat_graph import FlatGraph
 from graphs.function_library import (
     KEPT_WHOLE,
     called_function,
@@ -55,6 +57,8 @@ _ROUNDS = 4
 """How often a loop's body is inferred, until an iteration hands on what it is given."""
 _, _INT64 = _WHOLE_NUMBERS = 3, 9  # as DataType has them
 _MADE = "tfplace_made_"
+CALL = "body"
+"""The call of a function that is opened by itself."""
 _PUT = {"TensorListSetItem": 2, "TensorListPushBack": 1}
 _TAKEN = {"TensorListGetItem": 0, "TensorListPopBack": 1}
 SAYS_AXES = frozenset({"BroadcastGradientArgs", "Range"})
@@ -85,7 +89,7 @@ def add_call(
     graph_def: GraphDef, name: str, function: FunctionDef, given: Sequence[Known]
 ) -> list[str]:
     """Adds a call of a function, with what stands for its arguments; returns its outputs."""
-    arguments = [f"{name}_argument_{position}" for position in range(len(given))]
+    arguments = [argument_of_call(name, position) for position in range(len(given))]
     for argument, known in zip(arguments, given, strict=True):
         add_stand_in(graph_def, argument, known)
     call = graph_def.node.add(name=name, op="PartitionedCall", input=arguments)
@@ -100,6 +104,31 @@ def add_functions(graph_def: GraphDef, called: Sequence[str], library: Library) 
         graph_def.library.function.add().CopyFrom(library[name])
         for key in KEPT_WHOLE if name in called else ():
             graph_def.library.function[-1].attr.pop(key, None)
+
+
+def opened_call(
+    graph_def: GraphDef, function: str, library: Library, given: Sequence[Known]
+) -> tuple[FlatGraph, list[str]]:
+    """A function as a graph of its own, and its results; `argument_of_call` says its arguments.
+
+    Args:
+      graph_def: empty; a call of the function is added.
+      function: its name.
+      library: where it is, and what it calls.
+      given: what its arguments are.
+    """
+    add_functions(graph_def, [function], library)
+    results = []
+    for number, output in enumerate(add_call(graph_def, CALL, library[function], given)):
+        result = graph_def.node.add(name=f"output_{number}", op="Identity", input=[output])
+        result.attr["T"].type = library[function].signature.output_arg[number].type
+        results.append(f"{result.name}:0")
+    return flatten(graph_def, [], results or [CALL], open_conditionals=False), results
+
+
+def argument_of_call(call: str, position: int) -> str:
+    """The op that stands for an argument of a call that was added."""
+    return f"{call}_argument_{position}"
 
 
 class Pieces:

@@ -15,17 +15,8 @@ import numpy as np
 
 from graphs import op_types
 from graphs.building.conditionals import put_into_optional
-from graphs.building.flatten import flatten
 from graphs.building.known_tensors import Known, joined_shapes
-from graphs.building.pieces import (
-    SAYS_AXES,
-    Called,
-    Pieces,
-    add_call,
-    add_functions,
-    evaluated,
-    known_shape,
-)
+from graphs.building.pieces import SAYS_AXES, Called, Pieces, evaluated, known_shape, opened_call
 from graphs.building.same_shapes import first_of_shapes, without_same
 from graphs.errors import ModelError, ShapesRefusedError
 from graphs.flat_graph import FlatGraph
@@ -170,14 +161,8 @@ class _Functions:
 
     def _inferred(self, name: str, given: tuple[Known, ...]) -> Sequence[Known]:
         graph_def = self._graph_type(versions=self._versions)
-        add_functions(graph_def, [name], self._library)
-        results = []
-        for number, output in enumerate(add_call(graph_def, "call", self._library[name], given)):
-            dtype = self._library[name].signature.output_arg[number].type
-            result = graph_def.node.add(name=f"result_{number}", op="Identity", input=[output])
-            result.attr["T"].type = dtype
-            results.append(f"result_{number}:0")
-        opened = flatten(graph_def, [], results, open_conditionals=False).graph_def
+        flat, results = opened_call(graph_def, name, self._library, given)
+        opened = flat.graph_def
         inner = _Functions(opened, self._depth + 1, self._refused)
         pieces, _ = _bounded(without_same(opened, np.arange(len(opened.node))), [], inner)
         return [pieces.of(result) for result in results]

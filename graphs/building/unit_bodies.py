@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from graphs.building.flatten import flatten
-from graphs.building.pieces import add_call, add_functions, functions_of
+from graphs.building.pieces import add_call, add_functions, argument_of_call, functions_of
 from graphs.building.shapes import TensorProperties
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
@@ -83,7 +83,7 @@ def unit_functions(flat: FlatGraph) -> Iterator[UnitFunction]:
 
 def argument_name(function: int, position: int) -> str:
     """The op of the opened bodies that stands for an argument of one of their functions."""
-    return f"{_call_name(function)}_argument_{position}"
+    return argument_of_call(_call_name(function), position)
 
 
 def _call_name(number: int) -> str:

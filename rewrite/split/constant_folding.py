@@ -1,7 +1,6 @@
 """Values of tensors that no run can change: constants, and what is computed of static shapes."""
 
 import copy
-import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -15,7 +14,6 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, parse_input
 from graphs.op_types import REACHES_OUT
 from graphs.protos import GraphDef, NodeDef
-from graphs.tensor_protos import Shape, placeholder
 
 SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
@@ -28,43 +26,6 @@ OF_ANY_SHAPE = frozenset({"BroadcastGradientArgs", "BroadcastArgs", "ListDiff"})
 
 _MAX_ELEMENTS = 1024  # shapes, axes, permutations and their like have far fewer
 _MAX_INTEGERS = 1 << 16  # a row's number for each entry of the batch
-
-
-@dataclasses.dataclass(frozen=True)
-class Argument:
-    """What is known of a tensor that a function, or a single op, is given.
-
-    Attributes:
-      dtype: its dtype's name.
-      shape: its shape, as far as it is known.
-      value: its value, where no run and no iteration can change it.
-      handle: the VarHandleOp of a variable.
-    """
-
-    dtype: str
-    shape: Shape
-    value: np.ndarray | None = None
-    handle: NodeDef | None = None
-
-    def key(self) -> tuple[object, ...]:
-        """What makes two arguments the same."""
-        value = self.value
-        content = None if value is None else (value.dtype.str, value.shape, value.tobytes())
-        handle = None if self.handle is None else self.handle.SerializeToString(deterministic=True)
-        return self.dtype, self.shape, content, handle
-
-    def stand_in(self, name: str) -> NodeDef:
-        """An op that makes a tensor of which so much is known."""
-        if self.value is not None:
-            return constant_node(name, self.value, self.dtype)
-        if self.handle is None:
-            return placeholder(name, self.dtype, self.shape)
-        node = type(self.handle)()
-        node.CopyFrom(self.handle)
-        node.name = name
-        del node.input[:]
-        node.attr.pop("_class", None)
-        return node
 
 
 class KnownValues:

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
-from graphs.building.flatten import flatten
+from graphs.building.known_tensors import Known
 from graphs.building.op_outputs import output_names, signature_of
+from graphs.building.pieces import CALL, argument_of_call, opened_call
 from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
-from graphs.function_library import KEPT_WHOLE
+from graphs.function_library import library_of
 from graphs.names import op_of, parse_input, tensor_of
 from graphs.protos import GraphDef, Library, NodeDef
-from graphs.source_model import TensorSpec
-from rewrite.split.constant_folding import Argument, KnownValues
+from rewrite.split.constant_folding import KnownValues
 from rewrite.split.effects import has_no_effect
 
 
@@ -62,12 +62,12 @@ class Bodies:
 
     def __init__(self, graph_def: GraphDef):
         self.decided: dict[Any, Any] = {}
-        self._graph_def = graph_def
+        self._graph_def, self._library = graph_def, library_of(graph_def)
         self._opened: dict[Any, Body | None] = {}
 
-    def opened(self, function: str, arguments: Sequence[Argument]) -> Body | None:
+    def opened(self, function: str, arguments: Sequence[Known]) -> Body | None:
         """A function for such arguments; None where it can't be opened."""
-        key = function, tuple(each.key() for each in arguments)
+        key = function, tuple(arguments)
         if key not in self._opened:
             try:
                 self._opened[key] = self._open(function, arguments)
@@ -75,33 +75,12 @@ class Bodies:
                 self._opened[key] = None
         return self._opened[key]
 
-    def _open(self, function: str, arguments: Sequence[Argument]) -> Body:
+    def _open(self, function: str, arguments: Sequence[Known]) -> Body:
         graph_def = type(self._graph_def)(versions=self._graph_def.versions)
-        graph_def.library.CopyFrom(self._graph_def.library)
-        definition = next(
-            each for each in graph_def.library.function if each.signature.name == function
-        )
-        for key in KEPT_WHOLE:
-            definition.attr.pop(key, None)
-        call = graph_def.node.add(name="body", op="PartitionedCall")
-        call.attr["f"].func.name = function
-        feeds = []
-        for position, argument in enumerate(arguments):
-            node = argument.stand_in(f"argument_{position}")
-            graph_def.node.append(node)
-            call.input.append(node.name)
-            if node.op == "Placeholder" and argument.shape is not None:
-                feeds.append(TensorSpec(f"{node.name}:0", argument.dtype, argument.shape))
-        outputs = []
-        for position, output in enumerate(definition.signature.output_arg):
-            node = graph_def.node.add(name=f"output_{position}", op="Identity")
-            node.input.append(f"body:{position}")
-            node.attr["T"].type = output.type
-            outputs.append(f"{node.name}:0")
-        flat = flatten(graph_def, feeds, outputs or ["body"], open_conditionals=False)
+        flat, outputs = opened_call(graph_def, function, self._library, arguments)
         properties = infer_known(flat)
         values = KnownValues(flat, properties)
-        names = [f"argument_{position}:0" for position in range(len(arguments))]
+        names = [f"{argument_of_call(CALL, position)}:0" for position in range(len(arguments))]
         return Body(function, flat, properties, values, names, outputs)
 
 

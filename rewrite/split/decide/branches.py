@@ -4,10 +4,11 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
+from graphs.building.known_tensors import joined_shapes
 from graphs.names import data_inputs, op_of, tensor_of
 from graphs.protos import NodeDef
 from rewrite.split.decide.list_facts import joined
-from rewrite.split.decide.shape_facts import Facts, joined_shape
+from rewrite.split.decide.shape_facts import Facts
 from rewrite.split.decide.shard_local import why_not_local
 from rewrite.split.decide.split_function import (
     Analysis,
@@ -54,7 +55,7 @@ def branches_answer(
         facts.opened[node.name] = bodies
     for position in range(len(results)):  # whatever becomes of it
         shapes = [each.facts.shape(each.body.outputs[position]) for each in bodies.values()]
-        facts.learn_shape(f"{node.name}:{position}", functools.reduce(joined_shape, shapes))
+        facts.learn_shape(f"{node.name}:{position}", functools.reduce(joined_shapes, shapes))
     if all(state == WHOLE for state in results):
         return StayWhole("nothing that it returns is cut", bodies)
     for key, body in bodies.items():

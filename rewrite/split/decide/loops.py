@@ -10,13 +10,13 @@ import dataclasses
 from collections.abc import Mapping
 
 from graphs import op_types
+from graphs.building.known_tensors import Known, joined_shapes, without_value
 from graphs.function_library import handed_on
 from graphs.names import data_inputs, tensor_of
 from graphs.protos import NodeDef
-from rewrite.split.constant_folding import Argument
 from rewrite.split.decide.branches import branches_answer
 from rewrite.split.decide.list_facts import Element, joined
-from rewrite.split.decide.shape_facts import Facts, joined_shape
+from rewrite.split.decide.shape_facts import Facts
 from rewrite.split.decide.shard_local import why_not_local
 from rewrite.split.decide.split_function import (
     Analysis,
@@ -54,7 +54,7 @@ def function_answer(analysis: Analysis, facts: Facts, scope: str, view: OpView) 
     if node.op in op_types.LOOPS:
         constant = handed_on(facts.flat.library[functions["body"]])
         arguments = [
-            argument if position in constant else dataclasses.replace(argument, value=None)
+            argument if position in constant else without_value(argument)
             for position, argument in enumerate(given.arguments)
         ]
         given = dataclasses.replace(given, arguments=arguments)
@@ -116,8 +116,8 @@ def _after_iteration(analysis: Analysis, body: SplitBody, given: Given) -> Given
         is_same = body.body.source(tensor) == body.body.arguments[position]
         argument = old
         if not is_same:
-            shape = joined_shape(old.shape, body.facts.shape(tensor))
-            argument = Argument(old.dtype, shape)
+            shape = joined_shapes(old.shape, body.facts.shape(tensor))
+            argument = Known(old.dtype, shape)
         states.append(state)
         arguments.append(argument)
         element = given.elements[position]
@@ -130,7 +130,7 @@ def _after_iteration(analysis: Analysis, body: SplitBody, given: Given) -> Given
 def _same(given: Given, after: Given) -> bool:
     return (
         list(given.states) == list(after.states)
-        and [a.key() for a in given.arguments] == [a.key() for a in after.arguments]
+        and list(given.arguments) == list(after.arguments)
         and list(given.elements) == list(after.elements)
         and all(
             one.roots == other.roots
@@ -150,8 +150,9 @@ def _learn(facts: Facts, node: NodeDef, given: Given, body: SplitBody) -> None:
             facts.elements[output] = element
         if body.body.source(tensor) == body.body.arguments[position]:
             facts.learn_same(output, inputs[position])
-            if argument.value is not None:
-                facts.learn_value(output, argument.value)
+            value = facts.value(inputs[position]) if argument.exact else None
+            if value is not None:
+                facts.learn_value(output, value)
 
 
 def in_a_sum(view: OpView) -> Answer | None:

@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from graphs.building.known_tensors import Known, add_stand_in, constant_node
+from graphs.building.pieces import known_shape
+from graphs.building.same_shapes import bare
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of
 from graphs.protos import NodeDef
-from rewrite.split.constant_folding import OF_ANY_SHAPE, SHAPE_OPS, Argument, KnownValues, is_pure
+from rewrite.split.constant_folding import OF_ANY_SHAPE, SHAPE_OPS, KnownValues, is_pure
 from rewrite.split.decide.list_facts import Element, complete_list
 from rewrite.split.decision import Shape, is_open
 
@@ -37,53 +40,36 @@ def may_run(node: NodeDef, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bo
 _Found = tuple["list[Shape]", "list[np.ndarray | None]", "bool"]
 
 
-class _Asked:
-    """An op and what is known of its inputs; equal where the same comes of it."""
-
-    def __init__(self, node: NodeDef, specs: Sequence[Argument]) -> None:
-        self.node, self.specs = type(node)(op=node.op, name="op"), specs
-        for key, attr in node.attr.items():
-            if not key.startswith("_"):
-                self.node.attr[key].CopyFrom(attr)
-        inputs = tuple(each.key() for each in specs)
-        self._key = self.node.SerializeToString(deterministic=True), inputs
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Asked) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-
 @functools.lru_cache(maxsize=4096)
-def _one_op(asked: _Asked) -> _Found:
+def _one_op(asked: bytes, given: tuple[Known, ...]) -> _Found:
     """Shapes of the outputs of an op; their values where all inputs have one; if it takes these.
 
     What was made up need not be what the op takes.
+
+    Args:
+      asked: its NodeDef, of no name and inputs.
+      given: what its inputs are.
     """
     import tensorflow as tf
 
     graph_def = tf.compat.v1.GraphDef()
     graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION  # scalars were of any shape once
-    graph_def.node.append(asked.node)
-    for position, spec in enumerate(asked.specs):
-        graph_def.node[0].input.append(f"input_{position}")
-        graph_def.node.append(spec.stand_in(f"input_{position}"))
-    has_values = bool(asked.specs) and all(each.value is not None for each in asked.specs)
+    node = graph_def.node.add()
+    node.ParseFromString(asked)
+    node.name = "op"
+    for position, known in enumerate(given):
+        node.input.append(f"input_{position}")
+        add_stand_in(graph_def, f"input_{position}", known)
+    has_values = bool(given) and all(each.exact and each.dtype != "resource" for each in given)
     with tf.Graph().as_default() as graph:
         try:
             tf.import_graph_def(graph_def, name="")
         except (ValueError, tf.errors.OpError):  # an input's shape is known too little
             return [], [], False
         outputs = graph.get_operation_by_name("op").outputs
-        shapes: list[Shape] = [
-            None
-            if each.shape.rank is None
-            else tuple(-1 if size is None else size for size in each.shape.as_list())
-            for each in outputs
-        ]
+        shapes = [known_shape(each.shape) for each in outputs]
         dtypes = [each.dtype.base_dtype.name for each in outputs]
-        if not has_values or not may_run(graph_def.node[0], dtypes, shapes):
+        if not has_values or not may_run(node, dtypes, shapes):
             return shapes, [None] * len(shapes), True
         try:
             with tf.compat.v1.Session(graph=graph) as session:
@@ -250,22 +236,16 @@ class Facts:
             and may_run(node, self.dtype_of[node.name], self.shape_of[node.name])
         )
 
-    def argument(self, tensor: str) -> Argument:
+    def argument(self, tensor: str) -> Known:
         """All that is known of a tensor."""
-        shape, value = self.shape(tensor), self.value(tensor)
-        return Argument(self.dtype(tensor), shape, value, self.handle(tensor))
+        dtype, value = self.dtype(tensor), self.value(tensor)
+        exact = self.handle(tensor) if value is None else constant_node("", value, dtype)
+        return Known(dtype, self.shape(tensor), b"" if exact is None else bare(exact))
 
     def _infer(self, node: NodeDef, inputs: Sequence[str]) -> None:
-        shapes, values, is_taken = _one_op(_Asked(node, [self.argument(t) for t in inputs]))
+        shapes, values, is_taken = _one_op(bare(node), tuple(self.argument(t) for t in inputs))
         self.refused |= set() if is_taken else {node.name}
         for index, (shape, value) in enumerate(zip(shapes, values, strict=True)):
             self.learn_shape(f"{node.name}:{index}", shape)
             if value is not None:
                 self.learn_value(f"{node.name}:{index}", value)
-
-
-def joined_shape(one: Shape, other: Shape) -> Shape:
-    """A shape that both have; -1 where they differ."""
-    if one is None or other is None or len(one) != len(other):
-        return None
-    return tuple(a if a == b else -1 for a, b in zip(one, other, strict=True))

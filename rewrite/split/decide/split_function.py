@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from rewrite.split.constant_folding import Argument
+from graphs.building.known_tensors import Known
 from rewrite.split.decide.list_facts import Element
 from rewrite.split.decide.shape_facts import Facts
 from rewrite.split.decision import Answer
@@ -80,7 +80,7 @@ class Given:
     """
 
     states: Sequence[State]
-    arguments: Sequence[Argument]
+    arguments: Sequence[Known]
     elements: Sequence[Element | None]
     sources: Sequence[tuple[Facts, str]] = ()
 
@@ -101,7 +101,7 @@ def run_function(analysis: Analysis, scope: str, function: str, given: Given) ->
         scope,
         function,
         tuple((state, getattr(state, "roots", None)) for state in given.states),
-        tuple(each.key() for each in given.arguments),
+        tuple(given.arguments),
         tuple(given.elements),
         analysis.elements.known_in(scope),
     )
