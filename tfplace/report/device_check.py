@@ -292,7 +292,7 @@ def _tried_facts(check: DeviceCheck) -> Iterator[tuple[str, str]]:
         said = device.failure or f"runs what is placed on it; {device.limit_failure or limit}"
         yield "tried", f"{device.device}: {said}"
         missing = check.no_kernel.get(device.device, ())
-        yield "kernels", f"all op types but {_few(missing)}" if missing else "of all op types"
+        yield "kernels", f"all the model's op types{f' but {_few(missing)}' if missing else ''}"
     for link in check.tried.links:
         rate = link.failure
         if link.bytes_per_second is not None and link.latency_seconds is not None:
@@ -303,9 +303,10 @@ def _tried_facts(check: DeviceCheck) -> Iterator[tuple[str, str]]:
 
 def trial_sentence(tried: Trial) -> str:
     """One sentence: what works, or the first thing that doesn't."""
-    for device in tried.devices:
-        if device.failure:
-            return f"{device.device} does not work: {device.failure}"
+    failed = [device for device in tried.devices if device.failure]
+    if failed:
+        others = f" ({counted(len(failed) - 1, 'other')} neither)" if len(failed) > 1 else ""
+        return f"{failed[0].device} does not work{others}: {failed[0].failure}"
     for device in tried.devices:
         if device.limit_failure:
             return f"{device.device} does not hold its memory limit: {device.limit_failure}"
@@ -315,7 +316,7 @@ def trial_sentence(tried: Trial) -> str:
     kinds = collections.Counter(device_key(each.device).type for each in tried.devices)
     works = " and ".join(counted(count, kind) for kind, count in sorted(kinds.items()))
     if kinds["GPU"] < 2:
-        return f"{works} work"
+        return f"{works} work{'s' * (len(tried.devices) == 1)}"
     peers = sum(map(len, tried.peers.values()))
     all_pairs = kinds["GPU"] * (kinds["GPU"] - 1)
     access = "yes" if peers == all_pairs else f"{peers} of {all_pairs} pairs" if peers else "no"
@@ -333,5 +334,5 @@ def verdict(check: DeviceCheck) -> str:
         count = f"{len(check.misplaced):,} of {check.num_ops:,} ops"
         parts.insert(0, f"{count} can't run where they are asked")
     if check.tried is not None and not check.tried.works:
-        parts.insert(0, trial_sentence(check.tried))
+        parts.append(trial_sentence(check.tried))
     return f"does not run on {check.cluster} as it is: {'; '.join(parts)}"

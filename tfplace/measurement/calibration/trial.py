@@ -6,6 +6,7 @@ since one task that nobody reaches fails the steps of all.
 
 import dataclasses
 import itertools
+import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -35,6 +36,7 @@ BEYOND_LIMIT = 1.25
 BEYOND_ANY_HOST = 1 << 46
 """Bytes that are refused at once where nothing but the host limits a CPU."""
 REACH_SECONDS = 3.0
+_NO_SUCH_DEVICE = re.compile(r"explicitly assigned to .* available devices are \[ (.*?) \]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,15 +105,19 @@ def try_devices(cluster: Cluster) -> Trial:
             "not what is here; wanted local, workers:N, gpu_split:N, tf_config or a cluster file"
         )
     devices = [DeviceTrial(each.name, _unreachable(each)) for each in cluster.devices]
-    if not any(each.failure for each in devices):
-        with MeasuringProcess(cluster) as process:
-            devices = [_tried(each, process) for each in cluster.devices]
-            if not any(each.failure for each in devices):
-                return Trial(devices, list(_links(cluster, process)), _peers(process))
-    for number, device in enumerate(cluster.devices):
-        if not devices[number].failure or not _unreachable(device):
-            with MeasuringProcess(_alone(cluster, device)) as process:
-                devices[number] = _tried(device, process)
+    unreachable = [each for each in devices if each.failure]
+    if unreachable:  # a server whose own cluster has a task that doesn't answer waits for that
+        why = f"not tried, since {unreachable[0].device} can't be reached"
+        rest = [dataclasses.replace(each, failure=why) for each in devices if not each.failure]
+        return Trial([*unreachable, *rest], [], {})
+    with MeasuringProcess(cluster) as process:
+        devices = [_tried(each, process) for each in cluster.devices]
+        if not any(each.failure for each in devices):
+            return Trial(devices, list(_links(cluster, process)), _peers(process))
+    devices = []
+    for device in cluster.devices:
+        with MeasuringProcess(_alone(cluster, device)) as process:
+            devices.append(_tried(device, process))
     return Trial(devices, [], {})
 
 
@@ -146,7 +152,7 @@ def _tried(device: Device, process: MeasuringProcess) -> DeviceTrial:
             return DeviceTrial(device.name, f"its ops ran on {', '.join(sorted(elsewhere))}")
         process.ask(small, LIMITS)
     except (RunFailedError, ClusterError) as failed:
-        return DeviceTrial(device.name, _reason(failed))
+        return DeviceTrial(device.name, _reason(failed, device))
     asked = _more_than_it_has(device)
     probe = held_at_once(device.name, asked)
     large = PrepareRequest(1, probe.graph_def.SerializeToString(), probe.run, "tf.function")
@@ -154,11 +160,11 @@ def _tried(device: Device, process: MeasuringProcess) -> DeviceTrial:
     try:
         process.ask(large, LIMITS)
     except RunFailedError as failed:
-        failure = "" if failed.why.reason == "memory" else _reason(failed)
+        failure = "" if failed.why.reason == "memory" else _reason(failed, device)
     try:
         process.ask(small, LIMITS)
     except (RunFailedError, ClusterError) as failed:
-        failure = f"after it ran out of memory it runs nothing more: {_reason(failed)}"
+        failure = f"after it ran out of memory it runs nothing more: {_reason(failed, device)}"
     return DeviceTrial(device.name, "", asked, failure)
 
 
@@ -182,7 +188,8 @@ def _links(cluster: Cluster, process: MeasuringProcess) -> Iterator[LinkTrial]:
             )
             yield LinkTrial(source, target, link.bytes_per_second, link.latency_seconds)
         except (ClusterError, ValueError) as error:
-            yield LinkTrial(source, target, None, None, str(error))
+            why = str(error).partition(": ")[2].partition("; see that")[0]
+            yield LinkTrial(source, target, None, None, why)
 
 
 def _peers(process: MeasuringProcess) -> Mapping[str, Sequence[str]]:
@@ -190,7 +197,14 @@ def _peers(process: MeasuringProcess) -> Mapping[str, Sequence[str]]:
     return answer if isinstance(answer, dict) else {}
 
 
-def _reason(failed: RunFailedError | ClusterError) -> str:
+def _reason(failed: RunFailedError | ClusterError, device: Device) -> str:
     if isinstance(failed, ClusterError):
         return str(failed)
+    if missing := _NO_SUCH_DEVICE.search(failed.why.message):
+        return f"TensorFlow has no such device here; it has {missing[1]}"
+    if failed.why.reason == "timeout" and device.address:
+        return (
+            f"{failed.why.message}: what listens at {device.address} is no TensorFlow server, "
+            "is stuck, or waits for another task that is"
+        )
     return f"{failed.why.reason}: {failed.why.message}"

@@ -68,6 +68,9 @@ class _Process:
                 return None
             reason = "crash" if fault == "crashes without memory" else "memory"
             raise RunFailedError(Infeasible(reason, "OOM when allocating"))
+        if fault == "is not there":
+            text = f"x was explicitly assigned to {FIRST} but available devices are [ CPU:0 ]. Make"
+            raise RunFailedError(Infeasible("no_kernel", text))
         if fault == "runs nothing" or (fault == "is gone afterwards" and self.has_failed):
             raise RunFailedError(Infeasible("error", "Unknown device"))
         return None
@@ -84,7 +87,11 @@ class _Process:
         ("gives too much", f"{FIRST} does not hold its memory limit: it gave out "),
         ("crashes without memory", f"{FIRST} does not hold its memory limit: crash: OOM"),
         ("is gone afterwards", f"{FIRST} does not hold its memory limit: after it ran out"),
-        ("", f"nothing goes from {FIRST} to {SECOND}: calibrating workers:2: a step on its"),
+        ("", f"nothing goes from {FIRST} to {SECOND}: a step on its devices failed (error): what"),
+        (
+            "is not there",
+            f"{FIRST} does not work: TensorFlow has no such device here; it has CPU:0",
+        ),
     ],
 )
 def test_each_fault_is_named(monkeypatch: Any, fault: str, sentence: str) -> None:
@@ -108,9 +115,9 @@ def test_an_address_where_nothing_answers_is_named(monkeypatch: Any) -> None:
         ]
         monkeypatch.setattr(trial, "MeasuringProcess", _Process({}))
         tried = try_devices(dataclasses.replace(WORKERS, devices=devices))
-    expected = f"{FIRST} does not work: nothing answers at 127.0.0.1:{ports[0]}"
+    expected = f"{FIRST} does not work (1 other neither): nothing answers at 127.0.0.1:{ports[0]}"
     assert trial_sentence(tried).startswith(expected)
-    assert not tried.devices[1].failure
+    assert tried.devices[1].failure == f"not tried, since {FIRST} can't be reached"
 
 
 @pytest.mark.parametrize(
