@@ -228,7 +228,7 @@ def _graph_file(
         result.CopyFrom(given)
         for node in result.node:
             node.device = device_of_op.get(node.name, "")
-        add_order(result, known_order(result, order))
+        add_order(result, order)
     return result.SerializeToString(deterministic=True)
 
 

@@ -1,6 +1,6 @@
 """The edges of an order: what holds for all, how they are marked, added and taken out."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from scipy.sparse import coo_matrix
@@ -61,15 +61,7 @@ def without_cycles(graph_def: GraphDef, order: Collection[OrderEdge]) -> list[Or
     """
     calls = CallGraph(graph_def)
     places = placed_edges(calls, order)
-    by_body: dict[str, list[PlacedEdge]] = {}
-    for edges in places.values():
-        for edge in edges:
-            by_body.setdefault(edge[0], []).append(edge)
-    bad = {
-        edge
-        for function, edges in by_body.items()
-        for edge in _closing(calls.body(function), edges)
-    }
+    bad = set(_closing(calls, (edge for edges in places.values() for edge in edges)))
     return [edge for edge, found in places.items() if found and bad.isdisjoint(found)]
 
 
@@ -89,10 +81,8 @@ def check_order(graph_def: GraphDef, order: Iterable[OrderEdge]) -> None:
                 f"checking the order: {op_path(function, node)!r} waits for {first!r}, which "
                 "nobody asked for"
             )
-    by_body: dict[str, list[PlacedEdge]] = {}
     for function, node, first in wanted:
         nodes = calls.nodes(function)
-        by_body.setdefault(function, []).append((function, node, first))
         if f"^{first}" not in nodes[node].input:
             raise RewriteError(
                 f"checking the order: {op_path(function, node)!r} does not wait for {first!r}"
@@ -102,17 +92,24 @@ def check_order(graph_def: GraphDef, order: Iterable[OrderEdge]) -> None:
                 f"checking the order: {op_path(function, node)!r} on {nodes[node].device!r} waits "
                 f"for {first!r} on {nodes[first].device!r}; wanted both on one device"
             )
-    for function, edges in by_body.items():
-        for _, node, first in _closing(calls.body(function), edges):
-            raise RewriteError(
-                f"checking the order: with {op_path(function, node)!r} waiting for {first!r}, ops "
-                "wait for one another in a circle"
-            )
+    for function, node, first in _closing(calls, wanted):
+        raise RewriteError(
+            f"checking the order: with {op_path(function, node)!r} waiting for {first!r}, ops "
+            "wait for one another in a circle"
+        )
 
 
-def _closing(nodes: Sequence[NodeDef], edges: "Iterable[PlacedEdge]") -> "list[PlacedEdge]":
-    """Those of a body's edges that lie on a cycle of it."""
-    edges, own = list(edges), edges_of(nodes)
+def _closing(calls: CallGraph, edges: "Iterable[PlacedEdge]") -> "Iterator[PlacedEdge]":
+    """Those of the edges that lie on a cycle of their body."""
+    by_body: dict[str, list[PlacedEdge]] = {}
+    for edge in edges:
+        by_body.setdefault(edge[0], []).append(edge)
+    for function, inside in by_body.items():
+        yield from _closing_in(calls.body(function), inside)
+
+
+def _closing_in(nodes: Sequence[NodeDef], edges: "Sequence[PlacedEdge]") -> "list[PlacedEdge]":
+    own = edges_of(nodes)
     index = {node.name: number for number, node in enumerate(nodes)}
     goes_round = np.array([node.op == "NextIteration" for node in nodes], dtype=bool)
     counts = (own.producer >= 0) & ~goes_round[own.producer]
@@ -178,15 +175,12 @@ def order_of(graph_def: GraphDef) -> list[PlacedEdge]:
     ]
 
 
-def forget_order(graph_def: GraphDef) -> list[str]:
-    """Takes all marked edges out of a graph in place; returns the paths of the changed ops."""
-    changed = []
-    for function, nodes in bodies(graph_def):
+def forget_order(graph_def: GraphDef) -> None:
+    """Takes all marked edges out of a graph in place."""
+    for _, nodes in bodies(graph_def):
         for node in nodes:
             if MARK in node.attr:
                 forget(node)
-                changed.append(op_path(function, node.name))
-    return changed
 
 
 def without_order(graph_def: GraphDef) -> GraphDef:
