@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from graphs.host.scratch import temporary_directory
 from graphs.loading.sniff import sniff
 from rewrite.split.prove.ops.child import outcomes_of
 from rewrite.split.prove.written.load_child import loaded_models, made_loadable
@@ -38,9 +41,10 @@ class ChildHere(Here):
     asked: list[int] = []  # noqa: RUF012
 
     def ask(self, request, memory_bytes=None):
-        made = made_loadable(request)
+        scratch = Path(temporary_directory())
+        made = made_loadable(request, scratch)
         self.asked.append(len(sniff(made.directory).proto.meta_graphs[0].graph_def.node))
-        self._answer = loaded_models(request, made)
+        self._answer = loaded_models(request, made, scratch)
 
 
 class CasesHere(Here):

@@ -19,27 +19,27 @@ def main(parent: Parent) -> None:
     """Takes a LoadRequest; sends LoadedModels before it loads and at the end."""
     request: LoadRequest = parent.request
     tf.config.set_soft_device_placement(True)
-    made = made_loadable(request)
+    scratch = Path.cwd()  # the child's own, for what has to be written to load a model
+    made = made_loadable(request, scratch)
     parent.tell(LoadedModels(loads_written=True, is_fewer=made.is_fewer))
-    parent.tell(loaded_models(request, made))
+    parent.tell(loaded_models(request, made, scratch))
 
 
-def made_loadable(request: LoadRequest) -> Loadable:
+def made_loadable(request: LoadRequest, scratch: Path) -> Loadable:
     """What is loaded of the written model."""
-    scratch = Path(request.scratch)
     made = loadable(Path(request.directory), request.tags, scratch, request.is_whole)
     give_back()
     return made
 
 
-def loaded_models(request: LoadRequest, made: Loadable) -> LoadedModels:
+def loaded_models(request: LoadRequest, made: Loadable, scratch: Path) -> LoadedModels:
     """Loads them."""
     written = _why_not(made.directory, request.tags, made.signatures)
     written = written or _why_not_read(made)
     if not written:
         return LoadedModels(is_fewer=made.is_fewer)
     if request.given_directory:
-        directory = runnable_copy(request.given_directory, request.scratch)
+        directory = runnable_copy(request.given_directory, str(scratch))
         given = _why_not(directory, request.tags, request.given_signatures)
     else:
         given = _why_not_wrapped(request.given_graph)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphs.host.asked_child import AskedChild, ChildError
-from graphs.host.scratch import scratch_directory
 from graphs.source_model import SourceModel
 
 SECONDS = 300.0
@@ -27,7 +26,6 @@ class LoadRequest:
     Attributes:
       directory: the written SavedModel.
       tags: of the MetaGraphDef to load.
-      scratch: an empty folder for what has to be written of it to load it.
       is_whole: whether to load all of it, however large it is.
       given_directory: the SavedModel as it came; "" for a graph.
       given_signatures: what that one has.
@@ -36,7 +34,6 @@ class LoadRequest:
 
     directory: str
     tags: Sequence[str]
-    scratch: str
     is_whole: bool
     given_directory: str
     given_signatures: Sequence[str]
@@ -91,27 +88,17 @@ class BegunLoad(contextlib.AbstractContextManager["BegunLoad"]):
           tags: of its MetaGraphDef.
           memory_bytes: of the child; None for no limit.
         """
-        with contextlib.ExitStack() as begun:
-            self._scratch = scratch_directory()
-            begun.enter_context(self._scratch)
-            self._child = begun.enter_context(AskedChild(_CHILD))
-            self._memory_bytes = memory_bytes
-            self._request = LoadRequest(
-                str(directory.absolute()),
-                tuple(tags),
-                self._folder("first"),
-                False,
-                given.saved_model_dir,
-                () if given.meta_graph_def is None else tuple(given.meta_graph_def.signature_def),
-                b"" if given.saved_model_dir else given.graph_def.SerializeToString(),
-            )
-            self._child.ask(self._request, memory_bytes)
-            self._begun = begun.pop_all()  # else all of it ends here
-
-    def _folder(self, name: str) -> str:
-        folder = Path(self._scratch.name, name)
-        folder.mkdir()
-        return str(folder)
+        self._memory_bytes = memory_bytes
+        self._request = LoadRequest(
+            str(directory.absolute()),
+            tuple(tags),
+            False,
+            given.saved_model_dir,
+            () if given.meta_graph_def is None else tuple(given.meta_graph_def.signature_def),
+            b"" if given.saved_model_dir else given.graph_def.SerializeToString(),
+        )
+        self._child = AskedChild(_CHILD)
+        self._child.ask(self._request, memory_bytes)
 
     def proof(self, seconds: float = SECONDS) -> LoadProof:
         """Waits until it is loaded, so many seconds at most."""
@@ -121,13 +108,11 @@ class BegunLoad(contextlib.AbstractContextManager["BegunLoad"]):
         if proof.text == LOADS:
             return LoadProof(LOADS_ALIKE)
         with AskedChild(_CHILD) as child:  # only the whole one tells a defect
-            scratch = self._folder("whole")
-            whole = dataclasses.replace(self._request, is_whole=True, scratch=scratch)
-            child.ask(whole, self._memory_bytes)
+            child.ask(dataclasses.replace(self._request, is_whole=True), self._memory_bytes)
             return _proof(child, seconds)[0]
 
     def __exit__(self, *error: object) -> None:
-        self._begun.close()
+        self._child.close()
 
 
 def _proof(child: AskedChild, seconds: float) -> tuple[LoadProof, bool]:

@@ -64,12 +64,12 @@ def test_a_large_model_loads_so(built, monkeypatch):
 
 def test_what_is_not_restored_is_read(built):
     _, directory = built
-    request = LoadRequest(str(directory), ["serve"], "", True, "", (), b"")
+    request = LoadRequest(str(directory), ["serve"], True, "", (), b"")
 
     def why_not(**left):
-        return loaded_models(request, Loadable(str(directory), (), True, left)).written
+        return loaded_models(request, Loadable(str(directory), (), True, left), directory).written
 
-    assert loaded_models(request, Loadable(str(directory), ())) == LoadedModels()
+    assert loaded_models(request, Loadable(str(directory), ()), directory) == LoadedModels()
     assert why_not(c=(FLOAT, (3, 2)), d=(FLOAT, (2,))) == ""
     assert "'c' as float32 (3, 2)" in why_not(c=(FLOAT, (2, 3)))
     assert "'d' as float32 (2,)" in why_not(d=(tf.int32.as_datatype_enum, (2,)))
