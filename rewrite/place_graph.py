@@ -20,7 +20,7 @@ from rewrite.order.order_edges import (
     marked,
     placed_edges,
 )
-from rewrite.pass_base import Pass, PassResult, RewriteError, op_path, run_passes
+from rewrite.pass_base import PassResult, RewriteError, op_path, run_passes
 from rewrite.specialize_functions import SpecializeFunctions
 
 
@@ -81,18 +81,11 @@ def place_graph(
       ModelError: a placed function is recursive.
       RewriteError: the result is not what was asked for (a defect).
     """
-    placed = run_passes(graph_def, passes_of(graph_def, device_of_origin, order))
+    copying = [SpecializeFunctions(device_of_origin)] if graph_def.library.function else []
+    placed = run_passes(graph_def, [*copying, PlaceOps(device_of_origin, order)])
     if not is_proven_later:
         check_rewrite(graph_def, placed.graph_def, device_of_origin, order)
     return placed
-
-
-def passes_of(
-    graph_def: GraphDef, wanted: Mapping[Origin, str], order: Collection[OrderEdge] = ()
-) -> list[Pass]:
-    """What writes a placement into a graph."""
-    place = PlaceOps(wanted, order)
-    return [SpecializeFunctions(wanted), place] if graph_def.library.function else [place]
 
 
 @dataclasses.dataclass(frozen=True)
