@@ -14,6 +14,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, parse_input
 from graphs.op_types import REACHES_OUT
 from graphs.protos import GraphDef, NodeDef
+from graphs.tensor_protos import Shape
 
 SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
@@ -153,15 +154,25 @@ def _may_fold(node: NodeDef, properties: TensorProperties) -> bool:
     """Whether an op is pure and small enough to be evaluated beforehand."""
     if node.op in SHAPE_OPS or node.op in _CONTROL or (node.op != "Const" and not node.input):
         return False
-    if node.op not in OF_ANY_SHAPE and not _is_small(node.name, properties):
-        return False
-    return is_pure(node, properties.dtype_of[node.name])
+    name = node.name
+    return may_run(node, properties.dtype_of[name], properties.shape_of[name], _MAX_INTEGERS)
 
 
-def _is_small(op: str, properties: TensorProperties) -> bool:
-    """Whether all that an op makes has a known size, and not too many elements."""
-    for dtype, shape in zip(properties.dtype_of[op], properties.shape_of[op], strict=True):
-        most = _MAX_INTEGERS if dtype in ("int32", "int64") else _MAX_ELEMENTS
+def may_run(
+    node: NodeDef,
+    dtypes: Sequence[str],
+    shapes: Sequence[Shape],
+    most_integers: int = _MAX_ELEMENTS,
+) -> bool:
+    """Whether an op is pure and small enough to be evaluated beforehand.
+
+    Args:
+      node: the op.
+      dtypes, shapes: of its outputs.
+      most_integers: that one of them may have.
+    """
+    for dtype, shape in zip(dtypes, shapes, strict=True) if node.op not in OF_ANY_SHAPE else ():
+        most = most_integers if dtype in ("int32", "int64") else _MAX_ELEMENTS
         if shape is None or min(shape, default=0) < 0 or math.prod(shape) > most:
             return False
-    return True
+    return is_pure(node, dtypes)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
+from graphs.graph_view import reached
 from graphs.names import data_inputs, free_name, op_of
 from graphs.op_types import PLACEHOLDERS
 from graphs.protos import DType, GraphDef, NodeDef, Nodes
@@ -170,15 +171,8 @@ def wants_known_width(
 
 def _is_of_feeds(nodes: Nodes, name: str) -> bool:
     """Whether a number is computed of an input, if only of its shape."""
-    waiting, met = [op_of(name)], set[str]()
-    while waiting:
-        node = nodes[waiting.pop()]
-        if node.op in PLACEHOLDERS:
-            return True
-        more = {op_of(each) for each in data_inputs(node)} - met
-        met |= more
-        waiting += more
-    return False
+    ops = reached([op_of(name)], lambda op: map(op_of, data_inputs(nodes[op])))
+    return any(nodes[op].op in PLACEHOLDERS for op in ops)
 
 
 def of_known_width(writer: NodeWriter, tensor: str, shape: Sequence[int], dtype: DType) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from graphs.function_library import bodies, library_of, reached_functions, rename_references
+from graphs.graph_view import reached
 from graphs.names import op_of, with_index
 from graphs.protos import NodeDef, attribute
 from graphs.source_model import Initialization
@@ -67,14 +68,12 @@ def subgraph(graph_def: GraphDef, fetches: Iterable[str], feeds: Iterable[str]) 
     """
     nodes = {node.name: node for node in graph_def.node}
     cut = {with_index(feed) for feed in feeds}
-    waiting = [op_of(fetch) for fetch in fetches]
-    needed: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            inputs = nodes[name].input
-            waiting += [op_of(i) for i in inputs if i.startswith("^") or with_index(i) not in cut]
+
+    def reads(name: str) -> Iterable[str]:
+        inputs = nodes[name].input
+        return (op_of(i) for i in inputs if i.startswith("^") or with_index(i) not in cut)
+
+    needed = reached(map(op_of, fetches), reads)
     pruned = GraphDef(versions=graph_def.versions)
     pruned.node.extend(node for node in graph_def.node if node.name in needed)
     library = library_of(graph_def)

@@ -7,35 +7,22 @@ of the graph, as the rules are asked.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphs import op_types
 from graphs.building.known_tensors import Known, add_stand_in, constant_node
 from graphs.building.pieces import known_shape
 from graphs.building.same_shapes import bare
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, op_of, tensor_of
+from graphs.names import data_inputs, op_of, source_of, tensor_of
 from graphs.protos import NodeDef
-from rewrite.split.constant_folding import OF_ANY_SHAPE, SHAPE_OPS, KnownValues, is_pure
+from rewrite.split.constant_folding import SHAPE_OPS, KnownValues, may_run
 from rewrite.split.decide.list_facts import Element, complete_list
 from rewrite.split.decision import Shape, is_open
-
-_MAX_ELEMENTS = 1024
-
-
-def may_run(node: NodeDef, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
-    """Whether an op is pure and small enough to be evaluated beforehand."""
-    if node.op == "Const":
-        return False
-    for shape in shapes if node.op not in OF_ANY_SHAPE else ():
-        if shape is None or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
-            return False
-    return is_pure(node, dtypes)
-
 
 _Found = tuple["list[Shape]", "list[np.ndarray | None]", "bool"]
 
@@ -121,11 +108,14 @@ class Facts:
 
     def handle(self, tensor: str) -> NodeDef | None:
         """The VarHandleOp that a resource comes from."""
-        tensor = self.same_as.get(tensor, tensor)
-        node = self.flat.nodes.get(tensor.partition(":")[0])
-        while node is not None and node.op == "Identity":
-            node = self.flat.nodes.get(node.input[0].partition(":")[0])
+        node = self._holder(tensor)
         return node if node is not None and node.op == "VarHandleOp" else None
+
+    def _holder(self, resource: str) -> NodeDef | None:
+        nodes = self.flat.nodes
+        return nodes.get(
+            op_of(source_of(self.same_as.get(resource, resource), nodes, op_types.SAME))
+        )
 
     def learn_shape(self, tensor: str, shape: Shape) -> None:
         """Notes a shape where less was known."""
@@ -208,9 +198,7 @@ class Facts:
 
     def _holds_scalars(self, table: str) -> bool:
         """Whether a table has one number or text for each key; TensorFlow doesn't infer it."""
-        node = self.flat.nodes.get(op_of(self.same_as.get(table, table)))
-        while node is not None and node.op == "Identity":
-            node = self.flat.nodes.get(op_of(node.input[0]))
+        node = self._holder(table)
         return node is not None and node.op in ("HashTableV2", "MutableHashTableV2")
 
     def _complete_shape(self, node: NodeDef, inputs: Sequence[str]) -> None:
