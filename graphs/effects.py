@@ -9,6 +9,9 @@ is: an Assert that holds takes the tensors.
 import collections
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
+from graphs.building.known_tensors import constant_node
 from graphs.building.op_outputs import argument_types
 from graphs.function_library import bodies, reached_functions
 from graphs.graph_view import GraphView
@@ -102,7 +105,7 @@ def _only_read(node: NodeDef, names: set[str], end: str) -> list[NodeDef]:
       names: of all ops of its body.
       end: what follows the constant's name in an input.
     """
-    from tensorflow.core.framework.types_pb2 import DT_BOOL, DT_RESOURCE, DT_VARIANT
+    from tensorflow.core.framework.types_pb2 import DT_RESOURCE, DT_VARIANT
 
     typed = zip(data_inputs(node), argument_types(node, {}), strict=True)
     read = {name: number for name, number in typed if number not in (DT_RESOURCE, DT_VARIANT)}
@@ -110,10 +113,8 @@ def _only_read(node: NodeDef, names: set[str], end: str) -> list[NodeDef]:
     if not read:
         _become(node, "NoOp", controls)
         return []
-    true = type(node)(name=f"{node.name}/tfplace_true", op="Const", device=node.device)
-    true.attr["dtype"].type = true.attr["value"].tensor.dtype = DT_BOOL
-    true.attr["value"].tensor.tensor_shape.SetInParent()
-    true.attr["value"].tensor.bool_val.append(True)
+    true = constant_node(f"{node.name}/tfplace_true", np.array(True))
+    true.device = node.device
     # In the frame of a loop a constant has to wait for something of that frame.
     true.input.extend([f"^{op_of(name)}" for name in read if op_of(name) in names][:1])
     _become(node, "Assert", [true.name + end, *read, *controls])

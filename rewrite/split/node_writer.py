@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
+from graphs.building.known_tensors import constant_node
 from graphs.graph_view import reached
 from graphs.names import data_inputs, free_name, op_of
 from graphs.op_types import PLACEHOLDERS
@@ -115,11 +116,7 @@ class NodeWriter:
 
     def const(self, name: str, value: np.ndarray, waits: Sequence[str] = ()) -> str:
         """Adds a constant whose name was taken before, "^op" that it waits for; its output."""
-        import tensorflow as tf
-
-        new = self.node("Const", name, waits)
-        new.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
-        new.attr["dtype"].type = new.attr["value"].tensor.dtype
+        self.node("Const", name, waits).MergeFrom(constant_node(name, value))
         self._value_of[f"{name}:0"] = value
         return f"{name}:0"
 
