@@ -55,7 +55,8 @@ def class_numbers() -> Mapping[str, int]:
 
 
 @functools.cache
-def _class_of_op() -> Mapping[str, str]:
+def class_of_op() -> Mapping[str, str]:
+    """{op type: its class of kernels}; of a convolution without its kernel's shape."""
     ops: Mapping[str, str] = _figures()["ops"]
     return {op: kind for kind, types in ops.items() for op in types.split()}
 
@@ -92,7 +93,7 @@ def kernels_of(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[np.
     found = no_kernels(len(nodes))
     for i in range(len(nodes)) if first is None else np.flatnonzero(first == np.arange(len(first))):
         node = nodes[i]
-        kind = _class_of_op().get(node.op, "elementwise")
+        kind = class_of_op().get(node.op, "elementwise")
         if kind.startswith(("product", "convolution")):
             found[i] = _product(node, kind, properties)
         else:

@@ -18,6 +18,7 @@ from tfplace.proving.proof import Proof
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.explaining.parallelism import parallelism_of
 from tfplace.report.explaining.parallelism_text import parallelism_facts
+from tfplace.report.explaining.sensitivity import sensitivity
 from tfplace.report.report import Measured, Report
 from tfplace.report.sentences import advice, shards_advice
 from tfplace.report.split_facts import any_split_facts, split_facts
@@ -93,6 +94,7 @@ def report_of(options: OptimizeOptions, run: FinishedRun, explained: Explained) 
             prepared.steps_read.left_whole if prepared.steps_read else 0,
         ),
         order=order_facts(prepared, choice.candidate.device_of_op),
+        sensitivity=sensitivity(decided, placed),
         parallelism=kind,
         shards_tried=searched.shards,
         by_devices=searched.by_devices(prepared.problem, choice.candidate),

@@ -62,6 +62,7 @@ class Report:
     split: JsonObject | None = None
     any_split: JsonObject | None = None
     order: JsonObject | None = None
+    sensitivity: JsonObject | None = None
     parallelism: JsonObject | None = None
     shards_tried: Sequence[TriedShards] = ()
     advice: JsonObject = dataclasses.field(default_factory=lambda: {"sentences": []})

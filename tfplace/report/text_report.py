@@ -133,6 +133,8 @@ def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:
         yield "stopped", "interrupted; this is the best found until then"
     verdict = Text(f"{report.verdict}: ", style=STYLE_OF_VERDICT[report.verdict])
     yield "verdict", verdict + Text(report.verdict_sentence)
+    if report.sensitivity is not None:
+        yield "if off", report.sensitivity["sentence"]
     yield from (("advice", sentence) for sentence in report.advice["sentences"])
 
 
