@@ -1,6 +1,6 @@
 """Finds which ops must share a device, whatever the placement.
 
-An op must lie with another one for one of four reasons:
+An op must lie with another one for one of five reasons:
 
 - It says so (`_class: loc:@other`).
 - It takes a reference to a variable of TensorFlow 1.
@@ -8,6 +8,8 @@ An op must lie with another one for one of four reasons:
   belong together.
 - It makes or takes an Optional (what a conditional's branch keeps for its gradient), which
   TensorFlow can't send to another task.
+- It makes or takes a list of tensors, where the devices are of several tasks
+  (`with_lists_together`).
 
 TensorFlow moves ops to their variable without a word, whatever their device string says, so a
 placement that ignored this would not be what runs. Grappler's GetColocationGroups returns nothing
@@ -22,7 +24,10 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from graphs.building.node_outputs import NodeOutputs
+from graphs.building.shapes import TensorProperties
+from graphs.flat_graph import FlatGraph
 from graphs.graph_edges import GraphEdges
+from graphs.names import data_inputs, op_of
 from graphs.op_graph import IntArray
 from graphs.protos import NodeDef
 
@@ -73,6 +78,41 @@ def _reference_inputs(op_type: str) -> frozenset[int]:
     definition = op_def_registry.get(op_type)  # None for a call by name, which takes no reference
     arguments = definition.input_arg if definition is not None else ()
     return frozenset(position for position, each in enumerate(arguments) if each.is_ref)
+
+
+def with_lists_together(
+    flat: FlatGraph, properties: TensorProperties, op_of_node: IntArray, group: IntArray
+) -> IntArray:
+    """i4[N]: the colocation groups, with all ops joined that hand on a list of tensors.
+
+    For a cluster of several tasks: a step that sends such a list (a "variant", as loops keep what
+    their gradients need) from one task to another never ends.
+
+    Args:
+      flat: M nodes.
+      properties: of its tensors.
+      op_of_node: i4[M].
+      group: i4[N] the groups without; -1 for ops in none.
+    """
+    nodes = flat.graph_def.node
+    index = {node.name: number for number, node in enumerate(nodes)}
+    pairs = [
+        (index[op_of(name)], number)
+        for number, node in enumerate(nodes)
+        for name in data_inputs(node)
+        if properties.dtype(name) == "variant"
+    ]
+    if not pairs:
+        return group
+    members = np.flatnonzero(group >= 0)
+    first = np.full(int(group.max(initial=-1)) + 1, len(group), dtype=np.int64)
+    np.minimum.at(first, group[members], members)
+    ends = op_of_node[np.array(pairs, dtype=np.int64)]
+    return joined_groups(
+        len(group),
+        np.concatenate([members, ends[:, 0]]).astype(np.int32),
+        np.concatenate([first[group[members]], ends[:, 1]]).astype(np.int32),
+    )
 
 
 def joined_groups(num_ops: int, first: IntArray, second: IntArray) -> IntArray:

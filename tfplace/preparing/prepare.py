@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphs.building.build import BuiltGraph, origin_devices
+from graphs.building.colocation import with_lists_together
 from graphs.building.executed_controls import step_end, tied_end, without_implied, without_step_end
 from graphs.building.gradients import tied_gradients
 from graphs.cluster import Cluster, Device
@@ -200,6 +201,11 @@ def prepare(
     pricing = time.monotonic() - began - timing
     model = dataclasses.replace(model, reading_seconds=model.reading_seconds + pricing)
     kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None
+    if len({device.task for device in cluster.devices}) > 1:
+        group = built.graph.colocation_group
+        group = with_lists_together(flat, model.properties, built.op_of_node, group)
+        graph = dataclasses.replace(built.graph, colocation_group=group)
+        built = dataclasses.replace(built, graph=graph)
     problem = make_problem(built, costs, cluster, options, kept)
     return PreparedModel(
         **vars(model),
