@@ -86,7 +86,7 @@ def main(argv: Sequence[str]) -> None:
         output = _to(check, f"{name}.pb")
         check.run(f"graph {name}", "graph", name, *sizes, output, "--overwrite")
         model = str(check.folder / f"{name}.pb")
-        check.run(f"check {name}", "check", model, cluster)
+        check.run(f"check {name}", "check", model, cluster, "--run")
         check.run(f"measure {name}", "measure", model, cluster, budget)
         few = ("--placements=8", "--rounds=3", "--trace=0", f"{output[:-3]}.json", "--overwrite")
         check.run(f"fidelity {name}", "fidelity", model, cluster, *few)

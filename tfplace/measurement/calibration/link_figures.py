@@ -99,6 +99,8 @@ _MOST_PAIRS_WITH_ALL_SIZES = 6
 # products take: all transfers, 33 of 64 KiB or 4 of 4 MiB, are over before.
 BUSY_COUNTS = {64: 33, 1 << 16: 33, 1 << 18: 17, 1 << 20: 9, 1 << 22: 4}
 _BUSY_CHAIN_SECONDS = 30e-3
+_LONGEST_CHAIN = 500
+"""A GPU's products take microseconds: to read a graph of thousands takes longer than a budget."""
 
 # Bytes and number of the transfers that go at once over each of several links.
 _RULE_BYTES, _RULE_COUNT = 1 << 20, 4
@@ -224,7 +226,8 @@ def measure_busy(
     """
     probes = {}
     for size, most in counts.items():
-        depth = max(most, math.ceil(_BUSY_CHAIN_SECONDS / ops.product_seconds))
+        depth = math.ceil(_BUSY_CHAIN_SECONDS / ops.product_seconds)
+        depth = max(most, min(depth, _LONGEST_CHAIN))
         for count in (1, most):
             transfers = TransferProbe(*pair, num_bytes=size, count=count)
             probes[size, count] = products_beside_transfers(

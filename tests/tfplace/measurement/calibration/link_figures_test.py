@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,22 @@ def test_times_that_noise_made_negative_are_left_out() -> None:
 def test_a_link_without_a_slope_is_as_quick_as_what_was_sent_over_it() -> None:
     link = link_figures({64: 2e-3, 1000: 1e-3})
     assert (link.bytes_per_second, link.latency_seconds) == (1000 / 1e-3, 0.5e-3)
+
+
+@pytest.mark.parametrize(("product_seconds", "depth"), [(1e-2, 33), (1e-4, 300), (1e-6, 500)])
+def test_a_chain_beside_transfers_stays_short(
+    monkeypatch: pytest.MonkeyPatch, product_seconds: float, depth: int
+) -> None:
+    asked = []
+    monkeypatch.setattr(
+        "tfplace.measurement.calibration.link_figures.products_beside_transfers",
+        lambda device, side, depth, transfers: asked.append(depth) or (transfers.num_bytes, 1),
+    )
+    ops = dataclasses.replace(OPS, product_seconds=product_seconds)
+    prober = FakeProber(lambda size, count: 1e-3)
+    monkeypatch.setattr(prober, "time", lambda probes, budget: dict.fromkeys(probes, np.ones(4)))
+    measure_busy(CPUS[0], CPUS, ops, {64: 33}, prober, 0.0)
+    assert asked == [depth, depth]
 
 
 def test_what_a_transfer_takes_by_hand() -> None:
