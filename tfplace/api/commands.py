@@ -11,7 +11,7 @@ from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
 from graphs.host.scratch import scratch_directory
 from graphs.protos import Json
-from tfplace.api.flags import ModelFlags, OptimizeFlags, SimulateFlags, flag_values
+from tfplace.api.flags import InspectFlags, OptimizeFlags, SimulateFlags, flag_values
 from tfplace.commands.command_table import run_command
 from tfplace.commands.from_flags import optimize_options, problem_options
 from tfplace.commands.simulate import predicted
@@ -74,7 +74,7 @@ def simulate(
         return predicted(os.fspath(model), values).prediction
 
 
-def inspect(model: Path, **flags: Unpack[ModelFlags]) -> Inspection:
+def inspect(model: Path, **flags: Unpack[InspectFlags]) -> Inspection:
     """`tfplace inspect MODEL`: what is in it.
 
     >>> inspection = inspect(tiny_model, cluster="k80x2")
@@ -82,7 +82,7 @@ def inspect(model: Path, **flags: Unpack[ModelFlags]) -> Inspection:
     ('train', True)
     """
     with flag_values("inspect", [os.fspath(model)], flags) as values:
-        return inspect_model(problem_options(os.fspath(model), values))
+        return inspect_model(problem_options(os.fspath(model), values), values.largest_batch)
 
 
 def cluster(name: str) -> Cluster:

@@ -29,6 +29,7 @@ class ModelFlags(TypedDict, total=False):
     cluster: str | Cluster
     precision: str
     memory_reserve: float
+    device_memory: Sequence[str]
     fetch: Sequence[str]
     feed: str | Mapping[str, Any]
     signature: str
@@ -45,6 +46,12 @@ class ModelFlags(TypedDict, total=False):
     batch_axis: Sequence[str]
     cost_cache: bool
     cost_cache_dir: str
+
+
+class InspectFlags(ModelFlags, total=False):
+    """`tfplace inspect --help` explains them."""
+
+    largest_batch: bool
 
 
 class SimulateFlags(ModelFlags, total=False):

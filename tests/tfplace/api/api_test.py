@@ -91,7 +91,7 @@ def test_keywords_are_the_flags_of_the_command():
 @pytest.mark.parametrize(
     ("keywords", "command", "left_out"),
     [
-        (flags.ModelFlags, "inspect", set()),
+        (flags.InspectFlags, "inspect", set()),
         (flags.SimulateFlags, "simulate", {"placement", "repeat"}),
         (flags.OptimizeFlags, "optimize", set()),
     ],
