@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.building.colocation import joined_groups
+from graphs.building.colocation import with_pairs
 from graphs.counted import counted
 from graphs.devices_asked import named_device
 from graphs.errors import ConstraintError, UsageError
@@ -60,17 +60,12 @@ def joined_by_user(
     """i4[N]: the colocation groups with the ops of each `--no_split` expression joined."""
     first: list[int] = []
     second: list[int] = []
-    for group in range(int(colocation_group.max(initial=-1)) + 1):
-        members = np.flatnonzero(colocation_group == group)
-        first += [int(members[0])] * (len(members) - 1)
-        second += members[1:].tolist()
     for pattern in no_split:
         matches = _matches(pattern, f"--no_split={pattern}", op_names)
         first += [matches[0]] * (len(matches) - 1)
         second += matches[1:]
-    return joined_groups(
-        len(op_names), np.array(first, dtype=np.int32), np.array(second, dtype=np.int32)
-    )
+    pairs = np.array([first, second], dtype=np.int32)
+    return with_pairs(colocation_group, pairs[0], pairs[1])
 
 
 def matched_ops(pins: Sequence[str], no_split: Sequence[str], op_names: Sequence[str]) -> list[str]:

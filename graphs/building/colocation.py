@@ -104,14 +104,19 @@ def with_lists_together(
     ]
     if not pairs:
         return group
-    members = np.flatnonzero(group >= 0)
-    first = np.full(int(group.max(initial=-1)) + 1, len(group), dtype=np.int64)
-    np.minimum.at(first, group[members], members)
     ends = op_of_node[np.array(pairs, dtype=np.int64)]
+    return with_pairs(group, ends[:, 0], ends[:, 1])
+
+
+def with_pairs(group: IntArray, first: IntArray, second: IntArray) -> IntArray:
+    """i4[N]: the groups i4[N] with pairs of ops joined besides, as `joined_groups` has them."""
+    members = np.flatnonzero(group >= 0)
+    heads = np.full(int(group.max(initial=-1)) + 1, len(group), dtype=np.int64)
+    np.minimum.at(heads, group[members], members)
     return joined_groups(
         len(group),
-        np.concatenate([members, ends[:, 0]]).astype(np.int32),
-        np.concatenate([first[group[members]], ends[:, 1]]).astype(np.int32),
+        np.concatenate([members, first]).astype(np.int32),
+        np.concatenate([heads[group[members]], second]).astype(np.int32),
     )
 
 

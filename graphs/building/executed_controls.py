@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from graphs.building.colocation import joined_groups
+from graphs.building.colocation import with_pairs
 from graphs.op_graph import IntArray, LongArray, OpGraph
 
 BoolArray = npt.NDArray[np.bool_]
@@ -75,15 +75,7 @@ def tied_end(colocation_group: IntArray, ops: IntArray, allowed: BoolArray) -> I
     """
     if len(ops) < 2 or not allowed[ops].all(axis=0).any():
         return colocation_group
-    group = colocation_group.astype(np.int64)
-    members = np.flatnonzero(group >= 0)
-    first = np.full(int(group.max(initial=-1)) + 1, len(group), dtype=np.int64)
-    np.minimum.at(first, group[members], members)
-    return joined_groups(
-        len(group),
-        np.concatenate([members, ops[1:]]).astype(np.int32),
-        np.concatenate([first[group[members]], np.full(len(ops) - 1, ops[0])]).astype(np.int32),
-    )
+    return with_pairs(colocation_group, ops[1:], np.full(len(ops) - 1, ops[0]))
 
 
 def _waits_at_the_end(graph: OpGraph) -> BoolArray:

@@ -152,13 +152,13 @@ def fit_of(prepared: PreparedModel) -> Fit:
     for placement in single_devices(problem):
         device = int(np.bincount(placement).argmax())  # others hold what has no kernel there
         step = simulated(problem, placement)
-        over = np.array(list(step.peak_bytes.values()), dtype=np.float64) - usable
+        peaks = list(step.peak_bytes.values())
+        over = np.array(peaks, dtype=np.float64) - usable
         fits = isinstance(step.outcome, Measurement)
         worst = device if fits else int(over.argmax())
         order = step.outcome.step_seconds if fits else float(over.max())
-        peak = int(list(step.peak_bytes.values())[worst])
-        name = problem.device_names[worst]
-        found.append(((not fits, order), Fit(fits, name, peak, int(usable[worst]))))
+        fit = Fit(fits, problem.device_names[worst], int(peaks[worst]), int(usable[worst]))
+        found.append(((not fits, order), fit))
     return min(found, key=lambda each: each[0])[1]
 
 
