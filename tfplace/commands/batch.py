@@ -17,7 +17,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.runs.batch.job_state import JOBS_FOLDER, LOG_FILE
     from tfplace.runs.batch.run_jobs import run_batch
     from tfplace.runs.batch.summary import SUMMARY_FILES, summary
-    from tfplace.runs.executors.local import executor_for
+    from tfplace.runs.executors import executor_for
 
     path = arguments[0]
     output_dir = values.output_dir or os.path.splitext(path)[0] + "_batch"

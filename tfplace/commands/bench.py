@@ -31,7 +31,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.output_paths import require_unread, writable
     from tfplace.progress import progress_for
     from tfplace.runs.bench.run_cells import BenchRun, num_failed, read_rows
-    from tfplace.runs.executors.local import executor_for
+    from tfplace.runs.executors import executor_for
 
     wanted = "FILE.json, beside which FILE.csv, FILE.md and FILE.png are written"
     require_output(values.output, ".json", "writing the bench", wanted)

@@ -8,15 +8,13 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from typing import IO
 
 import psutil
 
-from graphs.errors import UsageError
 from graphs.host.child import start_process
 from graphs.host.how_it_ended import file_tail
-from tfplace.runs.executors.program import Ended, Executor, Program
+from tfplace.runs.executors.program import Ended, Program
 from tfplace.units_text import bytes_text
 
 POLL_SECONDS = 0.25  # how often limits are looked at
@@ -131,30 +129,3 @@ def _kill_session(leader: int) -> None:
     """Kills the processes of a session; children that lead their own die with their parents."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def executor_for(name: str, ray_address: str | None) -> Iterator[tuple[Executor, int | None]]:
-    """Gives the executor, and how much it can run at a time; None where this host decides that.
-
-    Args:
-      name: "local" or "ray".
-      ray_address: as for RayExecutor.
-
-    Raises:
-      UsageError: Ray is not there, or an address was given for nothing.
-    """
-    if name == "local":
-        if ray_address is not None:
-            raise UsageError(
-                f"reading --ray_address={ray_address}: it needs --executor=ray; give both or none"
-            )
-        yield LocalExecutor(), None
-        return
-    from tfplace.runs.executors.ray_cluster import RayExecutor
-
-    executor = RayExecutor(ray_address)
-    try:
-        yield executor, executor.num_cpus
-    finally:
-        executor.close()

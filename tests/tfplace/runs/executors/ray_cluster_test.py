@@ -17,8 +17,8 @@ from tfplace.cli import main
 from tfplace.runs.batch.job_state import Job
 from tfplace.runs.batch.run_jobs import Listener, run_batch
 from tfplace.runs.bench.run_cells import BenchRun, Grid
-from tfplace.runs.executors import ray_cluster
-from tfplace.runs.executors.local import LocalExecutor, executor_for
+from tfplace.runs.executors import executor_for, ray_cluster
+from tfplace.runs.executors.local import LocalExecutor
 from tfplace.runs.executors.program import Ended, ProcessLimits, Program
 from tfplace.runs.executors.ray_cluster import RayExecutor, pack, run_on_node, unpack
 
