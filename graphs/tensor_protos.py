@@ -16,6 +16,11 @@ def shape_of(proto: ShapeProto) -> Shape:
     return None if proto.unknown_rank else tuple(int(dim.size) for dim in proto.dim)
 
 
+def is_open(shape: Shape) -> bool:
+    """Whether a rank or a dimension is not known."""
+    return shape is None or min(shape, default=0) < 0
+
+
 def shape_proto(shape: Shape) -> ShapeProto:
     """The TensorShapeProto of a shape."""
     from tensorflow.core.framework import tensor_shape_pb2

@@ -32,9 +32,10 @@ FLOORS = (
 INSIDE = {
     "rewrite.split": (
         {"states"},
-        {"decision", "node_writer"},
-        {"effects", "split_step", "constant_folding", "float64"},
-        {"functions"},
+        {"effects", "split_step", "constant_folding", "float64", "node_writer"},
+        {"functions", "list_facts"},
+        {"shape_facts"},
+        {"decision"},
         {"rules"},
         {"reading", "decide"},
         {"any_batch", "batch_norm"},

@@ -25,6 +25,16 @@ def op_definition(op_type: str, node_name: str = "") -> OpDef:
     return definition
 
 
+def attr_of(node: NodeDef, name: str) -> AttrValue:
+    """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
+    if name in node.attr:  # asking for one that isn't there would add it
+        return node.attr[name]
+    for attr in op_definition(node.op, node.name).attr:
+        if attr.name == name:
+            return attr.default_value
+    raise ValueError(f"reading attribute {name!r} of {node.name!r}: {node.op} has none")
+
+
 def of_unknown_op(message: str) -> str:
     """What TensorFlow says where it runs a graph, and of an op that it lacks what is said here."""
     found = _NOT_REGISTERED.search(message)

@@ -1,30 +1,18 @@
-"""What the rules and `decide` answer of an op: it is split, or it stays whole."""
+"""What the rules and `decide` answer of an op: it is split, or it stays whole; of a graph's ops."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphs.building.op_outputs import op_definition
 from graphs.protos import AttrValue, NodeDef
-from rewrite.split.states import WHOLE, Sharded, State, is_same, seen_twice
+from rewrite.split.functions import Body
+from rewrite.split.shape_facts import Facts
+from rewrite.split.states import WHOLE, Optioned, Sharded, State, is_same, seen_twice
 
 NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 
 
 GRADIENTS = frozenset({"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"})
-
-
-Shape = tuple[int, ...] | None
-
-
-def attr_of(node: NodeDef, name: str) -> AttrValue:
-    """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
-    if name in node.attr:  # asking for one that isn't there would add it
-        return node.attr[name]
-    for attr in op_definition(node.op, node.name).attr:
-        if attr.name == name:
-            return attr.default_value
-    raise ValueError(f"reading attribute {name!r} of {node.name!r}: {node.op} has none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +32,8 @@ class Split:
         from its own first one.
       is_mean: whether each copy's outputs are averages over its own part of the batch: they are
         multiplied by n_m / B, so that their sum is the average over the whole batch.
-      bodies: {attribute that names a function: SplitBody} of a loop, a conditional or a call, whose
-        copies run a function of their own shard.
+      bodies: {attribute that names a function: what becomes of it} of a loop, a conditional or a
+        call, whose copies run a function of their own shard.
     """
 
     inputs: tuple[State, ...]
@@ -53,7 +41,7 @@ class Split:
     shape_inputs: Mapping[int, Mapping[int, Sharded]] = dataclasses.field(default_factory=dict)
     attrs: Mapping[str, AttrValue] = dataclasses.field(default_factory=dict)
     is_mean: bool = False
-    bodies: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    bodies: Mapping[str, "DecidedFunction"] = dataclasses.field(default_factory=dict)
     row_inputs: Mapping[int, Sharded] = dataclasses.field(default_factory=dict)
     op: str = ""
 
@@ -84,16 +72,65 @@ class StayWhole:
         that it reads is split.
       outputs: of an op that could be split: the states that its outputs would have; what is
         sharded among them is cut for ops that read parts. Empty for all others.
-      opened: {attribute that names a function: SplitBody}, by which the shapes of what it makes
-        are known.
+      opened: {attribute that names a function: what becomes of it}, by which the shapes of what it
+        makes are known.
     """
 
     reason: str = ""
-    opened: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+    opened: Mapping[str, "DecidedFunction"] = dataclasses.field(default_factory=dict, compare=False)
     outputs: tuple[State, ...] = ()
 
 
 Answer = Split | StayWhole
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DecidedGraph:
+    """What becomes of a graph: of a step, or of a function that a split op runs.
+
+    Attributes:
+      facts: what is known of its tensors.
+      answer_of_op: {op: what becomes of it}.
+      state_of_tensor: {"op:i": state}.
+    """
+
+    facts: Facts
+    answer_of_op: Mapping[str, Answer]
+    state_of_tensor: Mapping[str, State]
+
+    def read_as(self, tensor: str, need: State) -> State:
+        """The state in which a reader that needs this one gets a tensor.
+
+        Whoever takes an Optional of any branch gets this branch's.
+        """
+        is_any = isinstance(need, Optioned) and need.held is None
+        return self.state_of_tensor[tensor] if is_any else need
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DecidedFunction(DecidedGraph):
+    """What becomes of a function that a split op runs.
+
+    Attributes:
+      body: the function.
+      results: the state in which each output is handed on.
+      outer: of the graph in which a conditional or a call runs it.
+    """
+
+    body: Body
+    results: Sequence[State]
+    outer: Facts | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same becomes of the same ops, be it at another batch size."""
+        return (
+            isinstance(other, DecidedFunction)
+            and self.body.function == other.body.function
+            and self.answer_of_op == other.answer_of_op
+            and tuple(self.results) == tuple(other.results)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def states_of(answer: Split) -> list[State]:
@@ -130,11 +167,6 @@ def _with_states(answer: Split, states: Sequence[State]) -> Split:
     told: Any = {position: {entry: next(left) for entry in entries}
                  for position, entries in answer.shape_inputs.items()}  # fmt: skip
     return dataclasses.replace(answer, inputs=inputs, outputs=outputs, shape_inputs=told)
-
-
-def is_open(shape: Shape) -> bool:
-    """Whether a rank or a dimension is not known."""
-    return shape is None or min(shape, default=0) < 0
 
 
 @dataclasses.dataclass(frozen=True)

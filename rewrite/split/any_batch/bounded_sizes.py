@@ -15,13 +15,13 @@ from graphs import op_types
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of
 from graphs.protos import NodeDef
+from graphs.tensor_protos import Shape
 from rewrite.split.any_batch.size_lines import Line, bent_elements, is_clipped
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.decide import Decisions
-from rewrite.split.decide.shape_facts import Facts
-from rewrite.split.decide.split_function import SplitBody
-from rewrite.split.decision import Answer, Shape, Split
+from rewrite.split.decision import Answer, DecidedFunction, Split
 from rewrite.split.rules.table import ELEMENTWISE
+from rewrite.split.shape_facts import Facts
 from rewrite.split.states import WHOLE, Sharded, State
 
 _EACH_AXIS = frozenset("Slice Pad PadV2 MirrorPad MirrorPadGrad Tile BroadcastTo Fill".split())
@@ -206,7 +206,7 @@ class _Graph:
                 return True
         return False
 
-    def _in_body(self, bodies: tuple[SplitBody, SplitBody], data: list[str]) -> bool:
+    def _in_body(self, bodies: tuple[DecidedFunction, DecidedFunction], data: list[str]) -> bool:
         facts = tuple(body.facts for body in bodies)
         body = bodies[0]
         if any(_has_another_size(each, batch) for each, batch in zip(bodies, self._batches,
@@ -217,19 +217,19 @@ class _Graph:
             self._batches,
             tuple(each.value for each in facts),
             tuple(each.shape for each in facts),
-            tuple(each.answers for each in bodies),
-            body.states,
+            tuple(each.answer_of_op for each in bodies),
+            body.state_of_tensor,
         )
         given = dict(zip(data, body.body.arguments, strict=False))
         marks = {given[t]: self.marks[t] for t in given if t in self.marks}
         return bool(inside.found(marks, {given[t] for t in given if t in self.shaped}))
 
 
-def _has_another_size(body: SplitBody, batch: int) -> bool:
+def _has_another_size(body: DecidedFunction, batch: int) -> bool:
     """Whether an op of a function is told a size that only is enough for the batch."""
     facts: Facts = body.facts
     for node in body.body.flat.graph_def.node:
-        answer = body.answers[node.name]
+        answer = body.answer_of_op[node.name]
         if not isinstance(answer, Split):
             continue
         data = data_inputs(node)

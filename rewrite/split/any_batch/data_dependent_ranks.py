@@ -8,11 +8,12 @@ it was when the step was decided. So nobody is told the shape of what it makes.
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 
+from graphs.building.op_outputs import attr_of
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import reached_functions
 from graphs.protos import NodeDef
-from rewrite.split.decision import Shape, attr_of, is_open
+from graphs.tensor_protos import Shape, is_open
 
 UNSURE_RANK = "how many dimensions it makes is not the same in every run"
 

@@ -29,8 +29,7 @@ from rewrite.split.any_batch.other_sizes import (
 from rewrite.split.constant_folding import KnownValues
 from rewrite.split.decide.decide import Decisions, decide
 from rewrite.split.decide.per_example_rows import is_counted
-from rewrite.split.decide.split_function import SplitBody
-from rewrite.split.decision import Split, answer_seen_twice, is_same_answer
+from rewrite.split.decision import DecidedFunction, Split, answer_seen_twice, is_same_answer
 from rewrite.split.functions import Bodies
 from rewrite.split.states import Sharded, State, is_same, seen_twice
 
@@ -332,11 +331,11 @@ def _with_factors(decisions: Decisions) -> set[str]:
     }
 
 
-def _has_factors(body: SplitBody) -> bool:
-    inner = [each for answer in body.answers.values() if isinstance(answer, Split)
+def _has_factors(body: DecidedFunction) -> bool:
+    inner = [each for answer in body.answer_of_op.values() if isinstance(answer, Split)
              for each in answer.bodies.values()]  # fmt: skip
     return any(map(_has_factors, inner)) or any(
-        isinstance(state, Sharded) and state.size(1) != 1 for state in body.states.values()
+        isinstance(state, Sharded) and state.size(1) != 1 for state in body.state_of_tensor.values()
     )
 
 

@@ -11,8 +11,8 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of
 from graphs.protos import GraphDef
 from graphs.source_model import TensorSpec
+from graphs.tensor_protos import Shape
 from rewrite.split.decide.decide import Decisions
-from rewrite.split.decision import Shape
 from rewrite.split.states import Sharded, State
 
 _MORE_ELEMENTS = 1

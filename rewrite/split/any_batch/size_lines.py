@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from graphs.building.op_outputs import attr_of
 from graphs.protos import NodeDef
+from graphs.tensor_protos import Shape
 from rewrite.split.any_batch.other_sizes import LEAST_BATCH
-from rewrite.split.decision import Shape, attr_of
 from rewrite.split.rules.slicing import slice_entries
 
 _SIZES = (*range(2, 70), *(2**power for power in range(7, 31)))

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from graphs.building.op_outputs import attr_of
 from graphs.building.shapes import TensorProperties, num_elements
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, free_name, op_of, tensor_of
 from graphs.protos import NodeDef, Tensor
 from rewrite.split.decide.decide import decide
-from rewrite.split.decision import GRADIENTS, NORMS, attr_of
+from rewrite.split.decision import GRADIENTS, NORMS
 from rewrite.split.float64.convert import Attributes, attributes, traced
 from rewrite.split.reading.runs_before import with_nodes
 from rewrite.split.rules.batch_norm import is_across, norm, norm_gradient

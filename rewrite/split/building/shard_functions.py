@@ -17,8 +17,7 @@ from rewrite.split.building.body_shapes import (
 )
 from rewrite.split.building.shard_shapes import WholeTensor
 from rewrite.split.constant_folding import SHAPE_OPS
-from rewrite.split.decide.split_function import SplitBody
-from rewrite.split.decision import Split, attributes_of_copies, type_of_copies
+from rewrite.split.decision import DecidedFunction, Split, attributes_of_copies, type_of_copies
 from rewrite.split.functions import as_body, output_name, stateful_ops
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.rules.lists import LIST_SHAPE_OPS
@@ -100,7 +99,7 @@ class ShardFunctions:
         if numbers is not None and node.op in op_types.LOOPS:
             shapes.append(shape_proto((NUMBERS,)))
 
-    def _function(self, split: SplitBody, shard: int, is_open: bool, returns: bool) -> str:
+    def _function(self, split: DecidedFunction, shard: int, is_open: bool, returns: bool) -> str:
         """The name of a shard's own function."""
         original = self._library[split.body.function]
         new = type(original)()
@@ -175,7 +174,7 @@ class ShardBody:
 
     def __init__(
         self,
-        split: SplitBody,
+        split: DecidedFunction,
         shard: int,
         writer: NodeWriter,
         shapes: BodyShapes,
@@ -226,7 +225,7 @@ class ShardBody:
     # -- ops -------------------------------------------------------------------------------------
 
     def _add(self, node: NodeDef) -> None:
-        answer = self.split.answers[node.name]
+        answer = self.split.answer_of_op[node.name]
         inputs = [tensor_of(name) for name in data_inputs(node)]
         if isinstance(answer, Split):
             self._add_copy(node, answer, inputs)
@@ -256,12 +255,12 @@ class ShardBody:
                 new.attr[key].CopyFrom(attr)
         for index in range(len(self.split.facts.dtype_of[node.name])):
             tensor = f"{node.name}:{index}"
-            self._made[tensor, self.split.states[tensor]] = tensor
+            self._made[tensor, self.split.state_of_tensor[tensor]] = tensor
         return new
 
     def _is_of_parts(self, node: NodeDef, inputs: Sequence[str]) -> bool:
         """Whether something is known of the shapes of whole tensors that are there in parts."""
-        return any(self.split.states[tensor] != WHOLE for tensor in inputs) and all(
+        return any(self.split.state_of_tensor[tensor] != WHOLE for tensor in inputs) and all(
             self.split.facts.value(f"{node.name}:{index}") is not None
             for index in range(len(inputs))
         )
@@ -269,7 +268,7 @@ class ShardBody:
     def _add_shape(self, node: NodeDef, inputs: Sequence[str]) -> None:
         for index, tensor in enumerate(inputs):
             output = f"{node.name}:{index}"
-            answer, state = self.split.facts.value(output), self.split.states[tensor]
+            answer, state = self.split.facts.value(output), self.split.state_of_tensor[tensor]
             assert answer is not None
             part = self._part(tensor, state)
             if isinstance(state, Listed):
@@ -289,7 +288,7 @@ class ShardBody:
 
     def _part(self, tensor: str, state: State) -> str:
         """The shard's own part of a tensor."""
-        have, state = self.split.states[tensor], self.split.read_as(tensor, state)
+        have, state = self.split.state_of_tensor[tensor], self.split.read_as(tensor, state)
         if (tensor, state) not in self._made:
             if have != WHOLE:
                 raise RewriteError(f"splitting a loop: {tensor!r} is {have}, wanted {state}")

@@ -7,18 +7,13 @@ from collections.abc import Mapping, Sequence
 from graphs.building.known_tensors import joined_shapes
 from graphs.names import data_inputs, op_of, tensor_of
 from graphs.protos import NodeDef
-from rewrite.split.decide.list_facts import joined
-from rewrite.split.decide.shape_facts import Facts
+from rewrite.split.decide.analysis import Analysis
 from rewrite.split.decide.shard_local import why_not_local
-from rewrite.split.decide.split_function import (
-    Analysis,
-    Given,
-    SplitBody,
-    joined_state,
-    run_function,
-)
-from rewrite.split.decision import Answer, Split, StayWhole
+from rewrite.split.decide.split_function import Given, joined_state, run_function
+from rewrite.split.decision import Answer, DecidedFunction, Split, StayWhole
 from rewrite.split.functions import functions_of
+from rewrite.split.list_facts import joined
+from rewrite.split.shape_facts import Facts, Returned
 from rewrite.split.states import WHOLE, Optioned, State
 
 
@@ -32,7 +27,7 @@ def branches_answer(
     first: int,
 ) -> Answer:
     """A conditional or a call: what its functions return has to be cut alike."""
-    bodies: dict[str, SplitBody] = {}
+    bodies: dict[str, DecidedFunction] = {}
     results: list[State] = []
     for key, function in functions.items():
         own = _as_taken(facts, node, key, given, first)
@@ -52,7 +47,10 @@ def branches_answer(
                 return StayWhole("its branches return a value that is cut in different ways")
             results[position] = common
     if first:
-        facts.opened[node.name] = bodies
+        facts.returned[node.name] = {
+            key: Returned(body.facts, body.body.outputs, body.results)
+            for key, body in bodies.items()
+        }
     for position in range(len(results)):  # whatever becomes of it
         shapes = [each.facts.shape(each.body.outputs[position]) for each in bodies.values()]
         facts.learn_shape(f"{node.name}:{position}", functools.reduce(joined_shapes, shapes))
@@ -79,14 +77,16 @@ def _as_taken(facts: Facts, node: NodeDef, key: str, given: Given, first: int) -
         if found is None:
             sources.append((facts, tensor))
             continue
-        body, output = found
-        sources.append((body.facts, output))
+        source, output, state = found
+        sources.append((source, output))
         if isinstance(states[position], Optioned):
-            states[position] = body.states[output]
+            states[position] = state
     return dataclasses.replace(given, states=states, sources=sources)
 
 
-def taken_with(facts: Facts, node: NodeDef, key: str, tensor: str) -> tuple[SplitBody, str] | None:
+def taken_with(
+    facts: Facts, node: NodeDef, key: str, tensor: str
+) -> tuple[Facts, str, State] | None:
     """What a branch gets for a tensor of a conditional that takes the same branch.
 
     Args:
@@ -96,22 +96,25 @@ def taken_with(facts: Facts, node: NodeDef, key: str, tensor: str) -> tuple[Spli
       tensor: what it is given.
 
     Returns:
-      The other conditional's branch, and which of its tensors this is; None where the tensor comes
-      from elsewhere, or the other one may take another branch.
+      What is known in the other conditional's branch, which of its tensors this is, and its state;
+      None where the tensor comes from elsewhere, or the other one may take another branch.
     """
     source, output = facts.origin(tensor)
     other = source.flat.nodes[op_of(output)]
-    bodies = source.opened.get(other.name, {})
-    if bodies.keys() != functions_of(node, facts.flat.library).keys():
+    branches = source.returned.get(other.name, {})
+    if branches.keys() != functions_of(node, facts.flat.library).keys():
         return None
     chosen = [tensor_of(data_inputs(each)[0]) for each in (other, node)]
     if source.origin(chosen[0]) != facts.origin(chosen[1]):
         return None
-    body = bodies[key]
-    return body, body.body.outputs[int(output.partition(":")[2])]
+    inner, tensors, states = branches[key]
+    index = int(output.partition(":")[2])
+    return inner, tensors[index], states[index]
 
 
-def _learn_result(facts: Facts, output: str, bodies: Sequence[SplitBody], position: int) -> None:
+def _learn_result(
+    facts: Facts, output: str, bodies: Sequence[DecidedFunction], position: int
+) -> None:
     """Notes what else is known of an output of a conditional or a call that is split."""
     tensors = [(each.facts, each.body.outputs[position]) for each in bodies]
     inner, tensor = tensors[0]

@@ -14,26 +14,18 @@ from graphs.building.known_tensors import Known, joined_shapes, without_value
 from graphs.function_library import handed_on
 from graphs.names import data_inputs, tensor_of
 from graphs.protos import NodeDef
+from rewrite.split.decide.analysis import Analysis
 from rewrite.split.decide.branches import branches_answer
-from rewrite.split.decide.list_facts import Element, joined
-from rewrite.split.decide.shape_facts import Facts
 from rewrite.split.decide.shard_local import why_not_local
-from rewrite.split.decide.split_function import (
-    Analysis,
-    Given,
-    SplitBody,
-    given_to,
-    joined_state,
-    run_function,
-)
-from rewrite.split.decision import Answer, Split, StayWhole
+from rewrite.split.decide.split_function import Given, given_to, joined_state, run_function
+from rewrite.split.decision import Answer, DecidedFunction, Split, StayWhole
 from rewrite.split.functions import functions_of
+from rewrite.split.list_facts import Element, joined
 from rewrite.split.rules.op_view import OpView
 from rewrite.split.rules.special import TENSORFLOW_1
-from rewrite.split.states import SUM, WHOLE, Listed, Optioned
+from rewrite.split.shape_facts import Facts
+from rewrite.split.states import WHOLE, Listed, Optioned
 
-_DIVIDE = frozenset({"RealDiv", "DivNoNan"})
-"""Divisions of floating-point numbers, which do not round to integers."""
 MAX_ROUNDS = 10
 """States only change upwards; a loop that is not settled after so many rounds stays whole."""
 
@@ -102,7 +94,7 @@ def _loop(
     return Split(states, states, bodies={"body": body, "cond": condition})
 
 
-def _after_iteration(analysis: Analysis, body: SplitBody, given: Given) -> Given | str:
+def _after_iteration(analysis: Analysis, body: DecidedFunction, given: Given) -> Given | str:
     """What the next iteration is given at most; or why that can't be."""
     states, arguments, elements = [], [], []
     for position, tensor in enumerate(body.body.outputs):
@@ -140,7 +132,7 @@ def _same(given: Given, after: Given) -> bool:
     )
 
 
-def _learn(facts: Facts, node: NodeDef, given: Given, body: SplitBody) -> None:
+def _learn(facts: Facts, node: NodeDef, given: Given, body: DecidedFunction) -> None:
     """Notes what else is known of the outputs of a loop that is split."""
     inputs = [tensor_of(name) for name in data_inputs(node)]
     for position, tensor in enumerate(body.body.outputs):
@@ -153,19 +145,3 @@ def _learn(facts: Facts, node: NodeDef, given: Given, body: SplitBody) -> None:
             value = facts.value(inputs[position]) if argument.exact else None
             if value is not None:
                 facts.learn_value(output, value)
-
-
-def in_a_sum(view: OpView) -> Answer | None:
-    """In a body: terms of a sum that a whole tensor scales, or that get it as one more term.
-
-    So what a loop accumulates is summed once, behind the loop.
-    """
-    if SUM not in view.states or any(state not in (WHOLE, SUM) for state in view.states):
-        return None
-    outputs = (SUM,) * len(view.output_shapes)
-    alike = len({each.shape for each in view.inputs}) == 1
-    if view.node.op in ("Add", "AddV2", "AddN", "Sub") and alike:
-        return Split((SUM,) * len(view.inputs), outputs)
-    if view.node.op == "Mul" or (view.node.op in _DIVIDE and view.states[0] == SUM):
-        return Split(tuple(view.states), outputs) if view.states.count(SUM) == 1 else None
-    return None

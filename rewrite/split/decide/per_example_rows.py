@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from graphs.building.op_outputs import attr_of
 from graphs.names import data_inputs, op_of, tensor_of
 from graphs.protos import NodeDef, Nodes
-from rewrite.split.decide.shape_facts import Facts
-from rewrite.split.decision import attr_of
+from rewrite.split.shape_facts import Facts
 
 
 def block_of_rows(facts: Facts, tensor: str, batch: int) -> int:

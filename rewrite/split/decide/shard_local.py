@@ -1,24 +1,19 @@
 """Whether a shard's copy of a function can work on its part alone."""
 
-from typing import TYPE_CHECKING
-
 from graphs.names import data_inputs, tensor_of
 from graphs.protos import Library, NodeDef
-from rewrite.split.decision import Split
+from rewrite.split.decision import DecidedFunction, Split
 from rewrite.split.effects import _effect_in
 from rewrite.split.states import WHOLE, Listed, Optioned, Partial, Sharded, State, can_be_cut
 
-if TYPE_CHECKING:
-    from rewrite.split.decide.split_function import SplitBody
 
-
-def why_not_local(split: "SplitBody", library: Library, batch: int) -> str:
+def why_not_local(split: DecidedFunction, library: Library, batch: int) -> str:
     """Why a shard can't run a function on its own; empty where it can."""
     if effect := _effect_in(split.body.function, library):
         return f"its body has side effects or draws random numbers ({effect})"
     for node in split.body.flat.graph_def.node:
-        answer = split.answers[node.name]
-        states = [split.states[tensor_of(name)] for name in data_inputs(node)]
+        answer = split.answer_of_op[node.name]
+        states = [split.state_of_tensor[tensor_of(name)] for name in data_inputs(node)]
         if node.name in split.body.effects:
             return f"its body has side effects or draws random numbers ({node.op})"
         if isinstance(answer, Split):
@@ -33,7 +28,7 @@ def why_not_local(split: "SplitBody", library: Library, batch: int) -> str:
                 f": {reason})" if reason else ")"
             )
     for tensor, state in zip(split.body.outputs, split.results, strict=True):
-        have = split.states[tensor]
+        have = split.state_of_tensor[tensor]
         is_cut_here = have != state and have == WHOLE
         if not is_reachable(have, state) or (
             is_cut_here and not can_be_cut(split.facts.shape(tensor), state, batch)
@@ -52,7 +47,7 @@ def is_reachable(have: State, need: State) -> bool:
     return have == need or (have == WHOLE and is_of_whole)
 
 
-def _is_known(split: "SplitBody", node: NodeDef) -> bool:
+def _is_known(split: DecidedFunction, node: NodeDef) -> bool:
     """Whether all that an op makes is known before the run."""
     count = len(split.body.properties.dtype_of[node.name])
     return count > 0 and all(

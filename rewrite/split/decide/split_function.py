@@ -1,75 +1,15 @@
 """What becomes of a function that a split op runs, and what it is given."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from graphs.building.known_tensors import Known
-from rewrite.split.decide.list_facts import Element
-from rewrite.split.decide.shape_facts import Facts
-from rewrite.split.decision import Answer
-from rewrite.split.functions import Bodies, Body
+from rewrite.split.decide.analysis import Analysis
+from rewrite.split.decision import DecidedFunction
+from rewrite.split.list_facts import Element
 from rewrite.split.rules.list_elements import ListElements
+from rewrite.split.shape_facts import Facts
 from rewrite.split.states import WHOLE, Listed, Optioned, Partial, State
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SplitBody:
-    """What becomes of a function that a split op runs.
-
-    Attributes:
-      body: the function.
-      answers: {op: what becomes of it}.
-      states: {"op:i": state}.
-      facts: what is known of its tensors.
-      results: the state in which each output is handed on.
-      outer: of the graph in which a conditional or a call runs it.
-    """
-
-    body: Body
-    answers: Mapping[str, Answer]
-    states: Mapping[str, State]
-    facts: Facts
-    results: Sequence[State]
-    outer: Facts | None = None
-
-    def __eq__(self, other: object) -> bool:
-        """Whether the same becomes of the same ops, be it at another batch size."""
-        return (
-            isinstance(other, SplitBody)
-            and self.body.function == other.body.function
-            and self.answers == other.answers
-            and tuple(self.results) == tuple(other.results)
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def read_as(self, tensor: str, need: State) -> State:
-        """The state in which a reader that needs this one gets a tensor.
-
-        Whoever takes an Optional of any branch gets this branch's.
-        """
-        is_any = isinstance(need, Optioned) and need.held is None
-        return self.states[tensor] if is_any else need
-
-
-class Analysis(Protocol):
-    """Decides for the ops of a graph; decide.py has the only one."""
-
-    bodies: Bodies
-    elements: ListElements
-    batch: int
-
-    def ops(
-        self, facts: Facts, given: Mapping[str, State], scope: str
-    ) -> tuple[dict[str, Answer], dict[str, State]]:
-        """What becomes of each op, and the state of each tensor.
-
-        Args:
-          facts: of the graph.
-          given: {tensor that the graph is given: its state}.
-          scope: what the names of the graph's lists begin with, unlike those of other graphs.
-        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +32,9 @@ def given_to(facts: Facts, tensors: Sequence[str], states: Sequence[State]) -> G
     return Given(summed, arguments, [facts.elements.get(t) for t in tensors])
 
 
-def run_function(analysis: Analysis, scope: str, function: str, given: Given) -> SplitBody | None:
+def run_function(
+    analysis: Analysis, scope: str, function: str, given: Given
+) -> DecidedFunction | None:
     """What becomes of a function that is given this; its results as they are."""
     if given.sources or any(isinstance(state, Optioned) for state in given.states):
         return _decided(analysis, scope, function, given)  # what is outside counts, too
@@ -117,7 +59,7 @@ def run_function(analysis: Analysis, scope: str, function: str, given: Given) ->
     return body
 
 
-def _decided(analysis: Analysis, scope: str, function: str, given: Given) -> SplitBody | None:
+def _decided(analysis: Analysis, scope: str, function: str, given: Given) -> DecidedFunction | None:
     body = analysis.bodies.opened(function, given.arguments)
     if body is None:
         return None
@@ -129,7 +71,7 @@ def _decided(analysis: Analysis, scope: str, function: str, given: Given) -> Spl
     states = dict(zip(body.arguments, given.states, strict=True))
     answers, states_of = analysis.ops(facts, states, scope)
     results = [states_of[tensor] for tensor in body.outputs]
-    return SplitBody(body, answers, states_of, facts, results)
+    return DecidedFunction(facts, answers, states_of, body, results)
 
 
 def joined_state(elements: ListElements, before: State, after: State) -> State | None:

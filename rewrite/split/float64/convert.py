@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from graphs.building.op_outputs import argument_types, op_definition, output_offsets
+from graphs.building.op_outputs import argument_types, attr_of, op_definition, output_offsets
 from graphs.function_library import library_of, named_functions
 from graphs.protos import GraphDef, Library, NodeDef, Operation, Tensor, TensorShape
-from rewrite.split.decision import attr_of
 from rewrite.split.float64.types import fill_in_types, is_random, wide_type, widen_types, widened
 
 

@@ -10,10 +10,11 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from graphs.building.known_tensors import constant_node
+from graphs.building.op_outputs import attr_of
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, free_name, op_of, parse_input
 from graphs.protos import NodeDef
-from rewrite.split.decision import MOST_BYTES, attr_of
+from rewrite.split.decision import MOST_BYTES
 from rewrite.split.effects import _READ, Variable, uses_of_variables, variable_of_handle
 from rewrite.split.reading.runs_before import bits, runs_before, with_nodes
 

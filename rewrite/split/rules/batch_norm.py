@@ -6,7 +6,8 @@ Layer normalisation is the same op with the batch as channels, in training too.
 
 import dataclasses
 
-from rewrite.split.decision import Answer, Split, StayWhole, attr_of
+from graphs.building.op_outputs import attr_of
+from rewrite.split.decision import Answer, Split, StayWhole
 from rewrite.split.rules.op_view import OpView
 from rewrite.split.states import SUM, WHOLE, Sharded, State
 

@@ -1,6 +1,7 @@
 """Ops that compute each element of their output of the elements at the same place."""
 
-from rewrite.split.decision import Answer, Split, is_open
+from graphs.tensor_protos import is_open
+from rewrite.split.decision import Answer, Split
 from rewrite.split.rules.factors import axes, broadcast, split_by_factors
 from rewrite.split.rules.op_view import UNKNOWN_SHAPE, OpView
 from rewrite.split.rules.rows import DONT_FIT

@@ -6,8 +6,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from graphs.building.op_outputs import attr_of
 from graphs.protos import AttrValue, NodeDef
-from rewrite.split.decision import Shape, StayWhole, attr_of
+from graphs.tensor_protos import Shape
+from rewrite.split.decision import StayWhole
 from rewrite.split.states import WHOLE, Sharded, State
 
 UNKNOWN_SHAPE = StayWhole("the shape of a tensor is not known before the run")

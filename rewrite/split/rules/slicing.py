@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.building.op_outputs import attr_of
 from graphs.protos import NodeDef
-from rewrite.split.decision import Answer, Split, attr_of
+from rewrite.split.decision import Answer, Split
 from rewrite.split.rules.factors import axes, split_by_factors
 from rewrite.split.rules.op_view import OpView, whole_inputs
 from rewrite.split.states import WHOLE, Sharded

@@ -23,7 +23,8 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from graphs.errors import TfplaceError
 from graphs.op_graph import FloatArray, LongArray, OpGraph
-from rewrite.split.decide.decide import Decisions, may_be_left_whole
+from rewrite.split.decide.analysis import may_be_left_whole
+from rewrite.split.decide.decide import Decisions
 from rewrite.split.states import Partial, Sharded
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.shards.split_estimate import copies_of, states_of

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from graphs.building.op_outputs import attr_of
 from graphs.errors import one_line
 from graphs.host.parent import Parent
 from graphs.protos import GraphDef, NodeDef, Session
 from rewrite.agreement import difference
-from rewrite.split.decision import NORMS, attr_of
+from rewrite.split.decision import NORMS
 from rewrite.split.prove.ops.case_graph import CaseGraph
 from rewrite.split.prove.ops.case_inputs import CantMakeUp
 from rewrite.split.prove.ops.norm_cases import NormCase

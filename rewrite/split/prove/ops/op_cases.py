@@ -1,14 +1,11 @@
 """The distinct split ops of a step, each of which is proven once.
 
-TensorLists and Optionals are made of, and compared as, what they hold. `known` is all that is known
-of the tensors of a graph: `values`, `properties`, `elements`.
+TensorLists and Optionals are made of, and compared as, what they hold.
 """
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from graphs import op_types
 from graphs.flat_graph import FlatGraph
@@ -17,8 +14,8 @@ from graphs.names import data_inputs, parse_input, source_of, tensor_of
 from graphs.protos import NodeDef, attribute
 from graphs.tensor_protos import shape_of
 from rewrite.split.decide.decide import Decisions
-from rewrite.split.decide.list_facts import Element
-from rewrite.split.decision import Answer, Split, attributes_of_copies, type_of_copies
+from rewrite.split.decision import DecidedGraph, Split, attributes_of_copies, type_of_copies
+from rewrite.split.list_facts import Element, TensorFacts
 from rewrite.split.prove.ops.op_case import CaseInput, OpCase, Shape, bare_op
 from rewrite.split.states import (
     WHOLE,
@@ -46,30 +43,20 @@ def op_cases(flat: FlatGraph, decisions: Decisions, num_shards: int) -> list[OpC
     return [dataclasses.replace(case, count=count[key]) for key, case in first.items()]
 
 
-def bodies_of(answer: Answer) -> Mapping[str, Any]:
-    """{attribute: what becomes of the function that it names} of an op that runs functions."""
-    return getattr(answer, "bodies", {})
-
-
 def _keyed(
-    flat: FlatGraph, decisions: Any, sizes: tuple[int, ...]
+    flat: FlatGraph, decided: DecidedGraph, sizes: tuple[int, ...]
 ) -> Iterator[tuple[tuple[object, ...], OpCase]]:
     """What tells cases apart, and the case; of ops in split functions, too."""
     for node in flat.graph_def.node:
-        answer = decisions.answer_of_op.get(node.name)
+        answer = decided.answer_of_op.get(node.name)
         if not isinstance(answer, Split) or (node.op == "Const" and answer.is_repeated):
             continue  # a copy of a constant is the constant
-        for body in bodies_of(answer).values():
-            facts = body.facts
-            inside = SimpleNamespace(
-                answer_of_op=body.answers, values=facts, properties=facts.properties,
-                elements=facts.elements,
-            )  # fmt: skip
-            yield from _keyed(body.body.flat, inside, sizes)
-        if bodies_of(answer):
+        for body in answer.bodies.values():
+            yield from _keyed(body.body.flat, body, sizes)
+        if answer.bodies:
             continue
         if any(isinstance(state, Optioned) for state in (*answer.inputs, *answer.outputs)):
-            given, state, shape = optional_case(decisions, node, answer, sizes)
+            given, state, shape = optional_case(decided.facts, node, answer, sizes)
             bare = with_vectors(bare_op(node))
             key = (bare.SerializeToString(deterministic=True), given.key, state)
             case = OpCase(
@@ -77,15 +64,15 @@ def _keyed(
             )
             yield key, case
             continue
-        inputs = tuple(_inputs(flat, decisions, node, answer, sizes))
-        lists = lists_made(decisions, node, answer, sizes)
+        inputs = tuple(_inputs(flat, decided, node, answer, sizes))
+        lists = lists_made(decided.facts, node, answer, sizes)
         bare = bare_op(node)
         copy = type(bare)(op=type_of_copies(node, answer))
         for name, value in attributes_of_copies(bare, answer).items():
             copy.attr[name].CopyFrom(value)
         written = [n.SerializeToString(deterministic=True) for n in (bare, copy)]
         key = (*written, *(i.key for i in inputs), answer.outputs, answer.is_mean, *lists.items())
-        shapes = decisions.properties.shape_of[node.name]
+        shapes = decided.facts.shape_of[node.name]
         library = flat.graph_def.library if any(named_functions(bare)) else None
         case = OpCase(
             node.name, 1, bare, copy, inputs, tuple(map(of_rows, answer.outputs)), lists, shapes,
@@ -95,22 +82,22 @@ def _keyed(
 
 
 def _inputs(
-    flat: FlatGraph, decisions: Any, node: NodeDef, answer: Split, sizes: tuple[int, ...]
+    flat: FlatGraph, decided: DecidedGraph, node: NodeDef, answer: Split, sizes: tuple[int, ...]
 ) -> Iterator[CaseInput]:
-    names, properties = data_inputs(node), decisions.properties
-    for position, (name, state) in enumerate(zip(names, answer.inputs, strict=True)):
-        dtype = properties.dtype(name)
+    tensors, facts = map(tensor_of, data_inputs(node)), decided.facts
+    for position, (tensor, state) in enumerate(zip(tensors, answer.inputs, strict=True)):
+        dtype = facts.dtype(tensor)
         if dtype == "resource":
-            yield _handle(flat, name, state)
+            yield _handle(flat, tensor, state)
             continue
         if dtype == "variant":
-            yield list_input(decisions, node, tensor_of(name), state, sizes)
+            yield list_input(facts, node, tensor, state, sizes)
             continue
-        value = decisions.values.value(tensor_of(name))
+        value = facts.value(tensor)
         sizes_at = answer.shape_inputs.get(position, {}) if value is not None else {}
         if value is not None and "float" in dtype and not (value.size == 1 and value.all()):
             value = None  # random numbers prove more than zeros, and are alike for many ops
-        shape, rows = properties.shape(name), answer.row_inputs.get(position)
+        shape, rows = facts.shape(tensor), answer.row_inputs.get(position)
         yield CaseInput(shape, dtype, state, value, sizes_at, rows=rows)
 
 
@@ -127,15 +114,15 @@ def _handle(flat: FlatGraph, name: str, state: State) -> CaseInput:
 
 
 def list_input(
-    known: Any, node: NodeDef, tensor: str, state: State, sizes: Sequence[int]
+    facts: TensorFacts, node: NodeDef, tensor: str, state: State, sizes: Sequence[int]
 ) -> CaseInput:
     """A list that an op reads; of unknown shape where nothing says what its elements are."""
     import tensorflow as tf
 
-    element = known.elements.get(tensor, Element())
+    element = facts.elements.get(tensor, Element())
     shape = element.shape
     if shape is None:
-        shape = _element_shape(known, node, state, sizes)
+        shape = _element_shape(facts, node, state, sizes)
     dtype = tf.as_dtype(node.attr["element_dtype"].type) if "element_dtype" in node.attr else None
     if shape is None or dtype == tf.variant:
         return CaseInput(None, "variant", state)
@@ -144,14 +131,16 @@ def list_input(
     return CaseInput(rows, name, of_rows(state), is_list=True)
 
 
-def lists_made(known: Any, node: NodeDef, answer: Split, sizes: Sequence[int]) -> dict[int, Shape]:
+def lists_made(
+    facts: TensorFacts, node: NodeDef, answer: Split, sizes: Sequence[int]
+) -> dict[int, Shape]:
     """{output of an op that is a list: the shape of an element}."""
     found = {}
-    for index, dtype in enumerate(known.properties.dtype_of[node.name]):
+    for index, dtype in enumerate(facts.dtype_of[node.name]):
         if dtype == "variant":
-            shape = known.elements.get(f"{node.name}:{index}", Element()).shape
+            shape = facts.elements.get(f"{node.name}:{index}", Element()).shape
             if shape is None:
-                shape = _element_shape(known, node, answer.outputs[index], sizes)
+                shape = _element_shape(facts, node, answer.outputs[index], sizes)
             found[index] = shape
     return found
 
@@ -165,7 +154,7 @@ def of_rows(state: State) -> State:
 
 
 def optional_case(
-    known: Any, node: NodeDef, answer: Split, sizes: Sequence[int]
+    facts: TensorFacts, node: NodeDef, answer: Split, sizes: Sequence[int]
 ) -> tuple[CaseInput, State, Shape]:
     """What an op of an Optional reads; the state and the shape of what it makes.
 
@@ -175,8 +164,8 @@ def optional_case(
     is_new, [given], [made] = node.op == "OptionalFromValue", answer.inputs, answer.outputs
     held = given.held if isinstance(given, Optioned) else given
     tensor = {"OptionalFromValue": data_inputs(node)[0], "OptionalGetValue": node.name}.get(node.op)
-    dtype = known.properties.dtype(tensor_of(tensor)) if tensor else "variant"
-    shape = known.properties.shape(tensor_of(tensor)) if tensor else None
+    dtype = facts.dtype(tensor_of(tensor)) if tensor else "variant"
+    shape = facts.shape(tensor_of(tensor)) if tensor else None
     if not isinstance(held, Partial | Sharded) and held != WHOLE:
         held = Sharded(0)
     assert isinstance(held, Partial | Sharded | Whole)
@@ -205,14 +194,14 @@ def with_vectors(node: NodeDef) -> NodeDef:
     return node
 
 
-def _element_shape(known: Any, node: NodeDef, state: State, sizes: Sequence[int]) -> Shape:
+def _element_shape(facts: TensorFacts, node: NodeDef, state: State, sizes: Sequence[int]) -> Shape:
     """The shape of a list's elements where an op says it; what it leaves open is made up."""
     inputs = [tensor_of(name) for name in data_inputs(node)]
     if node.op in ("TensorListSetItem", "TensorListPushBack"):
-        return known.properties.shape(inputs[-1])
+        return facts.shape(inputs[-1])
     said = None
     if node.op in ("TensorListReserve", "EmptyTensorList"):
-        said = known.values.value(inputs[0])
+        said = facts.value(inputs[0])
     if said is None or not isinstance(state, Listed):
         return None
     cut = state.element

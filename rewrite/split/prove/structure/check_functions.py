@@ -17,10 +17,8 @@ from graphs.protos import FunctionDef, Library, NodeDef, attribute
 from rewrite.pass_base import RewriteError
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.branches import taken_with
-from rewrite.split.decide.split_function import SplitBody
-from rewrite.split.decision import Split
+from rewrite.split.decision import DecidedFunction, Split
 from rewrite.split.functions import stateful_ops
-from rewrite.split.prove.ops.op_cases import bodies_of
 from rewrite.split.prove.structure.check_op import (
     InputChecks,
     require_same_op,
@@ -54,7 +52,7 @@ class BodyProver:
           answer: what was decided of it.
           shard: whose copy it is.
         """
-        bodies = bodies_of(answer)
+        bodies = answer.bodies
         has_numbers = bool(bodies) and len(data_inputs(here)) > len(data_inputs(node))
         for key, split in bodies.items():
             _require_boundary(node, answer, key, split)
@@ -69,7 +67,12 @@ class BodyProver:
                 self._proven.add((name, shard, id(split)))
 
     def _function(
-        self, split: SplitBody, function: FunctionDef, shard: int, has_numbers: bool, hands_on: bool
+        self,
+        split: DecidedFunction,
+        function: FunctionDef,
+        shard: int,
+        has_numbers: bool,
+        hands_on: bool,
     ) -> None:
         name = function.signature.name
         self._require_signature(split, function, has_numbers, has_numbers and hands_on)
@@ -87,7 +90,7 @@ class BodyProver:
             raise RewriteError(f"reading the function {name!r}: it hands on other numbers")
 
     def _require_signature(
-        self, split: SplitBody, function: FunctionDef, has_numbers: bool, hands_on: bool
+        self, split: DecidedFunction, function: FunctionDef, has_numbers: bool, hands_on: bool
     ) -> None:
         """The arguments, results and attributes of the whole function, the numbers, all reads."""
         original = self._library[split.body.function]
@@ -110,11 +113,11 @@ class BodyProver:
             )
 
 
-def _require_boundary(node: NodeDef, answer: Split, key: str, split: SplitBody) -> None:
+def _require_boundary(node: NodeDef, answer: Split, key: str, split: DecidedFunction) -> None:
     """What a function is given is what the op is given, and what it returns what the op returns."""
     first = 1 if node.op in op_types.CONDITIONALS else 0
     tensors = [tensor_of(name) for name in data_inputs(node)[first:]]
-    own = [split.states[argument] for argument in split.body.arguments]
+    own = [split.state_of_tensor[argument] for argument in split.body.arguments]
     given = answer.inputs[first:]
     is_right = len(tensors) == len(own) == len(given) and all(
         state == needed or _is_of_branch(node, key, split, tensor, needed, state)
@@ -128,27 +131,27 @@ def _require_boundary(node: NodeDef, answer: Split, key: str, split: SplitBody) 
 
 
 def _is_of_branch(
-    node: NodeDef, key: str, split: SplitBody, tensor: str, needed: State, own: State
+    node: NodeDef, key: str, split: DecidedFunction, tensor: str, needed: State, own: State
 ) -> bool:
     """Whether a branch may know more of an Optional: by which branch of another one made it."""
     if not isinstance(needed, Optioned) or needed.held is not None or split.outer is None:
         return False
     made = taken_with(split.outer, node, key, tensor)
-    return made is not None and made[0].states[made[1]] == own
+    return made is not None and made[2] == own
 
 
 class _BodyChecks(InputChecks):
     """Compares the ops of a function with those of a shard's one."""
 
     def __init__(self, reading: "BodyReading", functions: BodyProver):
-        super().__init__(reading, reading.split.states, reading.split.read_as)
+        super().__init__(reading, reading.split.state_of_tensor, reading.split.read_as)
         self._reading: BodyReading = reading
         self._functions = functions
         self._split, self._shard = reading.split, reading.shard
 
     def op(self, node: NodeDef) -> None:
         """Raises RewriteError unless an op has become what was decided."""
-        answer = self._split.answers[node.name]
+        answer = self._split.answer_of_op[node.name]
         here = self._reading.nodes[node.name]
         tensors = [tensor_of(old) for old in data_inputs(node)]
         if not isinstance(answer, Split):
@@ -176,7 +179,7 @@ class BodyReading(Reading):
 
     def __init__(
         self,
-        split: SplitBody,
+        split: DecidedFunction,
         function: FunctionDef,
         library: Library,
         shard: int,
@@ -208,7 +211,7 @@ class BodyReading(Reading):
         for node in split.body.flat.graph_def.node:
             if node.name not in known and not self.is_replaced(node):
                 known.add(self.node(node.name).name)
-                answer, count = split.answers[node.name], len(split.facts.dtype_of[node.name])
+                answer, count = split.answer_of_op[node.name], len(split.facts.dtype_of[node.name])
                 if isinstance(answer, Split):
                     self.means(node.name, self.parts(node.name, answer, shard))
                 else:
@@ -224,7 +227,9 @@ class BodyReading(Reading):
     def _read_arguments(self, function: FunctionDef, has_numbers: bool) -> None:
         body = self.split.body
         for tensor in body.arguments:
-            self.means(op_of(tensor), [self.part(tensor, self.split.states[tensor], self.shard)])
+            self.means(
+                op_of(tensor), [self.part(tensor, self.split.state_of_tensor[tensor], self.shard)]
+            )
         more = len(function.signature.input_arg) - len(body.arguments)
         if more != has_numbers:
             raise RewriteError(f"reading {self.where}: its arguments are not those it had")

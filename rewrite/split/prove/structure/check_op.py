@@ -11,7 +11,6 @@ from rewrite.compare_graphs import same_content
 from rewrite.pass_base import RewriteError
 from rewrite.split.decision import Split, attributes_of_copies, type_of_copies
 from rewrite.split.prove.ops.op_case import of_shard
-from rewrite.split.prove.ops.op_cases import bodies_of
 from rewrite.split.prove.structure.reshard_reader import Meaning
 from rewrite.split.prove.structure.step_reading import Reading
 from rewrite.split.states import SUM, WHOLE, Sharded, State
@@ -79,7 +78,7 @@ def _computing(attrs: Mapping[str, AttrValue], without: Collection[str]) -> dict
 
 def _of_functions(answer: Split) -> set[str]:
     """The attributes in which copies that run functions of their own differ."""
-    bodies = {key.partition("/")[0] for key in bodies_of(answer)}
+    bodies = {key.partition("/")[0] for key in answer.bodies}
     return bodies | {"output_shapes", "T", "Tin"} if bodies else set()
 
 
@@ -90,7 +89,7 @@ def _require_types(node: NodeDef, here: NodeDef, answer: Split, more: int) -> No
         if key in node.attr:
             wanted = [*node.attr[key].list.type, *[_INT32] * more]
             is_right &= list(here.attr[key].list.type) == wanted
-    for key in {key.partition("/")[0] for key in bodies_of(answer)}:
+    for key in {key.partition("/")[0] for key in answer.bodies}:
         before, after = node.attr[key], here.attr[key]
         is_right &= len(before.list.func) == len(after.list.func)
         is_right &= all(not each.attr for each in (after.func, *after.list.func))

@@ -26,7 +26,6 @@ from rewrite.split.any_batch.data_dependent_ranks import forgetting_ranks
 from rewrite.split.any_batch.other_sizes import larger_step
 from rewrite.split.decide.decide import Decisions, decide
 from rewrite.split.decision import Split, StayWhole, is_same_answer
-from rewrite.split.prove.ops.op_cases import bodies_of
 from rewrite.split.prove.structure.check_functions import BodyProver
 from rewrite.split.prove.structure.check_op import (
     InputChecks,
@@ -112,7 +111,8 @@ def prove_joints(flat: FlatGraph, decisions: Decisions, step: SplitStep, count: 
 def _has_its_functions(flat: FlatGraph, decisions: Decisions, graph_def: GraphDef) -> bool:
     """Whether all functions are as they were; only copies of loops and calls may have more."""
     before, after = flat.graph_def, graph_def
-    if any(bodies_of(answer) for answer in decisions.answer_of_op.values()):
+    answers = decisions.answer_of_op.values()
+    if any(isinstance(answer, Split) and answer.bodies for answer in answers):
         there = library_of(after)
         return all(there.get(name) == function for name, function in flat.library.items())
     return bool(before.library == after.library and before.versions == after.versions)

@@ -1,8 +1,6 @@
 """What the tensors of a graph stand for that was made of another one, op by op."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +12,7 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.decision import Split
+from rewrite.split.list_facts import TensorFacts
 from rewrite.split.prove.structure.reshard_reader import JointReader, Meaning, Value, Whole
 from rewrite.split.states import WHOLE, Partial, State
 
@@ -30,7 +29,7 @@ class Reading:
       reader: what it has met of joins, sums and cuts.
     """
 
-    def __init__(self, facts: Any, sizes: Sequence[int], where: str, asked: int):
+    def __init__(self, facts: TensorFacts, sizes: Sequence[int], where: str, asked: int):
         """Begins; of all parts only those of shard `asked` may be asked for their shape."""
         self.facts, self.sizes, self.where = facts, tuple(sizes), where
         self.nodes: Nodes = {}
@@ -253,10 +252,8 @@ class StepReading(Reading):
         Raises:
           RewriteError: an op is missing, or has no place in a split step.
         """
-        properties, values = decisions.properties, decisions.values.value
-        facts = SimpleNamespace(shape=properties.shape, dtype=properties.dtype, value=values)
-        super().__init__(facts, sizes, "the split step", asked=0)
-        self._properties, self._decisions = properties, decisions
+        super().__init__(decisions.facts, sizes, "the split step", asked=0)
+        self._properties, self._decisions = decisions.properties, decisions
         self.nodes = {node.name: node for node in graph_def.node}
         self.stands_in: dict[str, list[str]] = {}
         self._names, self._found = copies, set(flat.nodes)

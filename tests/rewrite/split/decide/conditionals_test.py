@@ -301,9 +301,11 @@ def test_optionals_by_hand(name):
 def test_a_branch_of_another_predicate_is_found(monkeypatch):
     def whatever_is_asked(facts, node, key, tensor):
         source, output = facts.origin(tensor)
-        bodies = source.opened.get(output.partition(":")[0])
-        body = bodies and bodies[key]
-        return body and (body, body.body.outputs[int(output.partition(":")[2])])
+        branches = source.returned.get(output.partition(":")[0])
+        index = int(output.partition(":")[2])
+        return branches and (
+            branches[key].facts, branches[key].tensors[index], branches[key].states[index]
+        )  # fmt: skip
 
     flat = closed_step(OPTIONALS["another predicate"][1])
     monkeypatch.setattr(branches, "taken_with", whatever_is_asked)

@@ -15,7 +15,8 @@ from graphs.source_model import TensorSpec
 from rewrite.split.any_batch.decide_open import decide_open
 from rewrite.split.batch_norm.decompose import decompose_norms
 from rewrite.split.building.build_step import build_step
-from rewrite.split.decide.decide import LEFT_WHOLE, decide, may_be_left_whole
+from rewrite.split.decide.analysis import LEFT_WHOLE, may_be_left_whole
+from rewrite.split.decide.decide import decide
 from rewrite.split.decision import Split, StayWhole
 from rewrite.split.summary import summary_of
 from tests.rewrite.split.run_step import assert_same_steps, flat_graph, random_feeds, run

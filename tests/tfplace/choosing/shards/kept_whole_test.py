@@ -10,7 +10,7 @@ import pytest
 from graphs import zoo
 from graphs.placement_file import ops_left_whole as read_left_whole
 from graphs.placement_file import read_placement
-from rewrite.split.decide.decide import LEFT_WHOLE
+from rewrite.split.decide.analysis import LEFT_WHOLE
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.choosing.data_parallel import data_parallel_baseline, data_parallel_candidate
 from tfplace.choosing.shards.kept_whole import ops_left_whole

@@ -1,16 +1,18 @@
-"""What the elements of TensorLists have in common, which TensorFlow does not infer."""
+"""What is known of a graph's tensors; of TensorLists what their elements have in common.
+
+TensorFlow infers nothing of what a list holds.
+"""
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphs.building.op_outputs import attr_of
+from graphs.building.shapes import TensorProperties
 from graphs.protos import NodeDef
-from rewrite.split.decision import Shape, attr_of, is_open
-
-if TYPE_CHECKING:
-    from rewrite.split.decide.shape_facts import Facts
+from graphs.tensor_protos import Shape, is_open
+from rewrite.split.constant_folding import KnownValues
 
 _ELEMENT_READERS = {
     "TensorListGetItem": (0, 0),
@@ -45,7 +47,52 @@ class Element:
         return np.frombuffer(content, dtype).reshape(shape)
 
 
-def complete_list(facts: "Facts", node: NodeDef, inputs: Sequence[str]) -> None:
+class TensorFacts:
+    """Shapes and values of a graph's tensors, and what lists hold, as far as they are known."""
+
+    def __init__(self, properties: TensorProperties, values: KnownValues):
+        self.dtype_of = properties.dtype_of
+        self.shape_of = {name: list(shapes) for name, shapes in properties.shape_of.items()}
+        self.values = values.copy()
+        self.elements: dict[str, Element] = {}
+        """{list "op:i": what its elements are}."""
+        self._properties = properties
+        self._news: set[str] = set()
+
+    @property
+    def properties(self) -> TensorProperties:
+        """The properties with all that was learned."""
+        return dataclasses.replace(self._properties, shape_of=self.shape_of)
+
+    def shape(self, tensor: str) -> Shape:
+        """The shape of "op:i"."""
+        op, _, index = tensor.partition(":")
+        return self.shape_of[op][int(index)]
+
+    def dtype(self, tensor: str) -> str:
+        """The dtype of "op:i"."""
+        op, _, index = tensor.partition(":")
+        return self.dtype_of[op][int(index)]
+
+    def value(self, tensor: str) -> np.ndarray | None:
+        """The value of "op:i" that no run can change."""
+        return self.values.value(tensor)
+
+    def learn_shape(self, tensor: str, shape: Shape) -> None:
+        """Notes a shape where less was known."""
+        op, _, index = tensor.partition(":")
+        if shape is not None and is_open(self.shape_of[op][int(index)]):
+            self.shape_of[op][int(index)] = shape
+            self._news.add(tensor)
+
+    def learn_value(self, tensor: str, value: np.ndarray) -> None:
+        """Notes a value."""
+        if self.value(tensor) is None:
+            self.values.learn(tensor, value)
+            self._news.add(tensor)
+
+
+def complete_list(facts: TensorFacts, node: NodeDef, inputs: Sequence[str]) -> None:
     output = f"{node.name}:0"
     first = facts.elements.get(inputs[0], Element()) if inputs else Element()
     if node.op in ("TensorListReserve", "EmptyTensorList"):
@@ -84,7 +131,9 @@ def complete_list(facts: "Facts", node: NodeDef, inputs: Sequence[str]) -> None:
         facts.elements[output] = dataclasses.replace(first, length=None)
 
 
-def _read_element(facts: "Facts", node: NodeDef, inputs: Sequence[str], element: Element) -> None:
+def _read_element(
+    facts: TensorFacts, node: NodeDef, inputs: Sequence[str], element: Element
+) -> None:
     index, before = _ELEMENT_READERS[node.op]
     tensor = f"{node.name}:{index}"
     if not before:
@@ -103,7 +152,7 @@ def _read_element(facts: "Facts", node: NodeDef, inputs: Sequence[str], element:
         facts.learn_shape(tensor, (count, *element.shape))
 
 
-def _as_element(facts: "Facts", tensor: str) -> Element:
+def _as_element(facts: TensorFacts, tensor: str) -> Element:
     shape, value = facts.shape(tensor), facts.value(tensor)
     if value is None:
         return Element(shape)

@@ -5,10 +5,9 @@ TensorList. `Facts` begins with what is known of a graph and learns the rest op 
 of the graph, as the rules are asked.
 """
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,9 +19,10 @@ from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, source_of, tensor_of
 from graphs.protos import NodeDef
+from graphs.tensor_protos import Shape, is_open
 from rewrite.split.constant_folding import SHAPE_OPS, KnownValues, may_run
-from rewrite.split.decide.list_facts import Element, complete_list
-from rewrite.split.decision import Shape, is_open
+from rewrite.split.list_facts import TensorFacts, complete_list
+from rewrite.split.states import State
 
 _Found = tuple["list[Shape]", "list[np.ndarray | None]", "bool"]
 
@@ -66,45 +66,34 @@ def _one_op(asked: bytes, given: tuple[Known, ...]) -> _Found:
         return [value.shape for value in values], values, True
 
 
-class Facts:
-    """Shapes and values of a graph's tensors, and what lists hold, as far as they are known."""
+class Returned(NamedTuple):
+    """What a branch of a conditional returns.
+
+    Attributes:
+      facts: of the branch.
+      tensors: of it, one for each output of the conditional.
+      states: theirs.
+    """
+
+    facts: "Facts"
+    tensors: Sequence[str]
+    states: Sequence[State]
+
+
+class Facts(TensorFacts):
+    """What is known of a graph's tensors, which grows as the graph is read."""
 
     def __init__(self, flat: FlatGraph, properties: TensorProperties, values: KnownValues):
+        super().__init__(properties, values)
         self.flat = flat
-        self.dtype_of = properties.dtype_of
-        self.shape_of = {name: list(shapes) for name, shapes in properties.shape_of.items()}
-        self.values = values.copy()
-        self.elements: dict[str, Element] = {}
-        """{list "op:i": what its elements are}."""
         self.same_as: dict[str, str] = {}
         """{"op:i": tensor that it always is}, of what loops hand on unchanged."""
         self.given: dict[str, tuple[Facts, str]] = {}
         """{argument of a function "op:i": where it comes from}."""
-        self.opened: dict[str, Mapping[str, Any]] = {}
-        """{conditional: its functions, SplitBodies}."""
+        self.returned: dict[str, Mapping[str, Returned]] = {}
+        """{conditional: {branch: what it returns}}."""
         self.refused: set[str] = set(values.refused)
         """Ops that don't take what they are given."""
-        self._properties = properties
-        self._news: set[str] = set()
-
-    @property
-    def properties(self) -> TensorProperties:
-        """The properties with all that was learned."""
-        return dataclasses.replace(self._properties, shape_of=self.shape_of)
-
-    def shape(self, tensor: str) -> Shape:
-        """The shape of "op:i"."""
-        op, _, index = tensor.partition(":")
-        return self.shape_of[op][int(index)]
-
-    def dtype(self, tensor: str) -> str:
-        """The dtype of "op:i"."""
-        op, _, index = tensor.partition(":")
-        return self.dtype_of[op][int(index)]
-
-    def value(self, tensor: str) -> np.ndarray | None:
-        """The value of "op:i" that no run can change."""
-        return self.values.value(tensor)
 
     def handle(self, tensor: str) -> NodeDef | None:
         """The VarHandleOp that a resource comes from."""
@@ -116,19 +105,6 @@ class Facts:
         return nodes.get(
             op_of(source_of(self.same_as.get(resource, resource), nodes, op_types.SAME))
         )
-
-    def learn_shape(self, tensor: str, shape: Shape) -> None:
-        """Notes a shape where less was known."""
-        op, _, index = tensor.partition(":")
-        if shape is not None and is_open(self.shape_of[op][int(index)]):
-            self.shape_of[op][int(index)] = shape
-            self._news.add(tensor)
-
-    def learn_value(self, tensor: str, value: np.ndarray) -> None:
-        """Notes a value."""
-        if self.value(tensor) is None:
-            self.values.learn(tensor, value)
-            self._news.add(tensor)
 
     def learn_same(self, tensor: str, other: str) -> None:
         """Notes that a tensor is always another one."""
