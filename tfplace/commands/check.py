@@ -15,13 +15,17 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """
     begin(arguments[0], values)
 
+    from graphs.errors import ConstraintError
     from tfplace.measurement.calibration.trial import try_devices
     from tfplace.preparing.prepare import prepare
     from tfplace.report.device_check import check_devices, print_check, verdict, with_trial
     from tfplace.simulation.simulated import simulated
 
     model = arguments[0]
-    prepared = prepare(problem_options(model, values), trace=False)
+    try:
+        prepared = prepare(problem_options(model, values), trace=False)
+    except ConstraintError as error:
+        return failed(f"checking {model!r}: {error}", EXIT_BAD_INPUT)
     check = check_devices(prepared, simulated(prepared.problem, prepared.given))
     if values.run:
         check = with_trial(check, try_devices(prepared.cluster))

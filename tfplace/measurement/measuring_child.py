@@ -17,6 +17,7 @@ import numpy as np
 from graphs.host.own_network import from_this_host_only
 from graphs.host.parent import connect_to_parent, hide_gpus
 from graphs.op_graph import FloatArray
+from graphs.placement import Infeasible
 from graphs.protos import Pickled
 from tfplace.measurement.allocator import Peaks
 from tfplace.measurement.device_name import device_key
@@ -26,6 +27,7 @@ from tfplace.measurement.training_run import (
     PeersRequest,
     PreparedRun,
     PrepareRequest,
+    ReachRequest,
     ReleaseRequest,
     Request,
     RuntimeConfig,
@@ -59,6 +61,8 @@ class _Runs:
             return self._peaks.of_devices(names, request.reset)
         if isinstance(request, PeersRequest):
             return _peers()
+        if isinstance(request, ReachRequest):
+            return _reached(request)
         if isinstance(request, ReleaseRequest):
             return self._release(request.slot)
         runner = self._runners[request.slot]
@@ -130,6 +134,23 @@ def _peers() -> dict[str, list[str]]:
         for device in device_lib.list_local_devices()
         if device.device_type == "GPU"
     }
+
+
+def _reached(request: ReachRequest) -> list[str] | Infeasible:
+    """A Session asks the tasks that its filters let through, and the server itself always."""
+    import tensorflow as tf
+
+    config = tf.compat.v1.ConfigProto(
+        device_filters=[request.task or "/job:none"],
+        operation_timeout_in_ms=int(1e3 * request.seconds),
+    )
+    try:
+        with tf.compat.v1.Session(f"grpc://{request.address}", tf.Graph(), config) as session:
+            return [device.name for device in session.list_devices()]
+    except tf.errors.DeadlineExceededError:
+        return Infeasible("timeout", f"no answer within {request.seconds:g} s")
+    except tf.errors.OpError as error:
+        return Infeasible("error", _message(error))
 
 
 def _show_logical_cpus(num_logical_cpus: int) -> None:

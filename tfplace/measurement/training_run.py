@@ -151,6 +151,21 @@ class PeersRequest:
     """Asks which GPUs read each other's memory. The answer is {GPU: [GPU]}, of this host's."""
 
 
+@dataclasses.dataclass(frozen=True)
+class ReachRequest:
+    """Asks a server for devices. The answer is a list of names, or Infeasible.
+
+    Attributes:
+      address: of the server.
+      task: whose devices: "/job:…/replica:0/task:…" of the server's own cluster; "" for its own.
+      seconds: the longest wait.
+    """
+
+    address: str
+    task: str
+    seconds: float
+
+
 Request = (
     PrepareRequest
     | StepRequest
@@ -159,4 +174,5 @@ Request = (
     | ReleaseRequest
     | MemoryRequest
     | PeersRequest
+    | ReachRequest
 )

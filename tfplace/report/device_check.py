@@ -289,12 +289,13 @@ def _tried_facts(check: DeviceCheck) -> Iterator[tuple[str, str]]:
         return
     for device in check.tried.devices:
         limit = f"refused {bytes_text(device.asked_bytes)} and ran on"
-        said = device.failure or f"runs what is placed on it; {device.limit_failure or limit}"
+        ran = f"runs what is placed on it; {device.limit_failure or limit}"
+        said = device.failure or (ran if device.asked_bytes else "not tried")
         yield "tried", f"{device.device}: {said}"
         missing = check.no_kernel.get(device.device, ())
         yield "kernels", f"all the model's op types{f' but {_few(missing)}' if missing else ''}"
     for link in check.tried.links:
-        rate = link.failure
+        rate = link.failure or "arrives, in less time than can be told from noise"
         if link.bytes_per_second is not None and link.latency_seconds is not None:
             rate = f"{bytes_text(link.bytes_per_second)}/s, {seconds_text(link.latency_seconds)}"
         yield "link", f"{link.source} to {link.target}: {rate}"

@@ -22,6 +22,17 @@ PROBE_STEPS = StepLimits(warmup_steps=2, min_steps=5, max_steps=25, timeout_seco
 """Of each probe; preparing one may take no longer than a step."""
 
 
+class ProbeFailedError(ClusterError):
+    """A probe could not be run: `why`, because a device or a link does not work."""
+
+    def __init__(self, cluster: str, why: Infeasible) -> None:
+        super().__init__(
+            f"calibrating {cluster}: a step on its devices failed ({why.reason}): {why.message}; "
+            "see that all its tasks run and can reach each other, then calibrate again"
+        )
+        self.why = why
+
+
 def median_difference(seconds: FloatArray, less: FloatArray) -> float:
     """What one probe takes longer than another: the median over rounds f8[R] of both.
 
@@ -48,7 +59,7 @@ class Prober:
           budget_seconds: no round starts after it, once there are min_steps.
 
         Raises:
-          ClusterError: a probe could not be run, because a device or a link does not work.
+          ProbeFailedError: a device or a link does not work.
         """
         end = time.monotonic() + budget_seconds
         slots = {key: slot for slot, key in enumerate(probes)}
@@ -73,9 +84,5 @@ class Prober:
     def _request(self, request: PrepareRequest | StepRequest | ReleaseRequest) -> Pickled:
         answer = self._process.request(request, self._limits.timeout_seconds)
         if isinstance(answer, Infeasible):
-            raise ClusterError(
-                f"calibrating {self._cluster.name}: a step on its devices failed "
-                f"({answer.reason}): {answer.message}; see that all its tasks run and can reach "
-                "each other, then calibrate again"
-            )
+            raise ProbeFailedError(self._cluster.name, answer)
         return answer

@@ -1,7 +1,8 @@
 """Tries a cluster's devices: does each run what is placed on it, hold its limit, and reach others?
 
-That is what a new machine is asked first. A device that fails is tried again without the others,
-since one task that nobody reaches fails the steps of all.
+That is what a new machine is asked first. A device that fails is tried again without the others.
+Servers that run already are asked before, one by one, which devices they have, and whom they reach:
+a step on one of them waits for all tasks of that server's own cluster, and does not say for whom.
 """
 
 import dataclasses
@@ -16,19 +17,27 @@ import numpy as np
 from graphs.cluster import Cluster, Device
 from graphs.clusters import named_clusters
 from graphs.errors import ClusterError
+from graphs.placement import Infeasible
 from tfplace.measurement.calibration.link_figures import measure_link
 from tfplace.measurement.calibration.probe_graphs import held_at_once, products_on
-from tfplace.measurement.calibration.probing import Prober
-from tfplace.measurement.device_name import device_key
+from tfplace.measurement.calibration.probing import ProbeFailedError, Prober
+from tfplace.measurement.device_name import device_key, task_prefix
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.step_limits import StepLimits
-from tfplace.measurement.training_run import PeersRequest, PrepareRequest, TraceRequest
+from tfplace.measurement.training_run import (
+    PeersRequest,
+    PrepareRequest,
+    ReachRequest,
+    TraceRequest,
+)
 
 LIMITS = StepLimits(
     warmup_steps=1, min_steps=3, max_steps=5, timeout_seconds=20.0, prepare_timeout_seconds=40.0
 )
 SIDE, DEPTH = 64, 2
-LINK_SIZES = (64, 1 << 18, 1 << 22)
+LINK_SIZES = (64, 1 << 12, 1 << 18, 1 << 22)
+LINK_COPIES = 8
+"""Of what is sent, a device may hold so many: the variable, what arrives, and hops beside."""
 LINK_SECONDS = 1.0
 MOST_LINKS = 20
 """With more, only those from the first device to the others and back are tried."""
@@ -45,7 +54,8 @@ class DeviceTrial:
 
     Attributes:
       device: its name in the cluster.
-      failure: why it runs nothing; empty where it runs what is placed on it.
+      failure: why it runs nothing; empty where it runs what is placed on it, or was not tried,
+        since a step would wait for what can't be reached.
       asked_bytes: what was asked of its allocator, more than it may give; 0 where not tried.
       limit_failure: what went wrong then; empty where it refused, and ran on afterwards.
     """
@@ -62,7 +72,8 @@ class LinkTrial:
 
     Attributes:
       source, target: the devices' names.
-      bytes_per_second, latency_seconds: as measured in a second; None where it failed.
+      bytes_per_second, latency_seconds: as measured in a second; None where it failed, or took
+        less than can be told from noise.
       failure: why nothing arrived; empty where it did.
     """
 
@@ -97,20 +108,17 @@ def try_devices(cluster: Cluster) -> Trial:
     """Runs a few small steps on each device, and sends tensors between them: seconds in all.
 
     Raises:
-      ClusterError: the cluster is one of the catalogue, which describes hardware that isn't here.
+      ClusterError: the cluster is one of the catalogue, which describes hardware that isn't here,
+        or its workers could not be started.
     """
     if cluster.name in named_clusters.names():
         raise ClusterError(
             f"trying the devices of {cluster.name}: it describes hardware by its type, which is "
             "not what is here; wanted local, workers:N, gpu_split:N, tf_config or a cluster file"
         )
-    devices = [DeviceTrial(each.name, _unreachable(each)) for each in cluster.devices]
-    unreachable = [each for each in devices if each.failure]
-    if unreachable:  # a server whose own cluster has a task that doesn't answer waits for that
-        why = f"not tried, since {unreachable[0].device} can't be reached"
-        rest = [dataclasses.replace(each, failure=why) for each in devices if not each.failure]
-        return Trial([*unreachable, *rest], [], {})
     with MeasuringProcess(cluster) as process:
+        if unreached := _unreached(cluster, process):
+            return unreached
         devices = [_tried(each, process) for each in cluster.devices]
         if not any(each.failure for each in devices):
             return Trial(devices, list(_links(cluster, process)), _peers(process))
@@ -121,21 +129,88 @@ def try_devices(cluster: Cluster) -> Trial:
     return Trial(devices, [], {})
 
 
-def _unreachable(device: Device) -> str:
-    """Why nothing answers at the address of a device's task; empty where something does."""
-    host, _, port = device.address.rpartition(":")
-    if not device.address:
-        return ""
+def _unreached(cluster: Cluster, process: MeasuringProcess) -> Trial | None:
+    """What servers that run already don't have or don't reach; None where nothing is amiss."""
+    first = {each.address: each.name for each in reversed(cluster.devices) if each.address}
+    has = {address: _devices_at(address, process) for address in first}
+    devices = [
+        DeviceTrial(each.name, _missing(each, has[each.address]) if each.address else "")
+        for each in cluster.devices
+    ]
+    links = []
+    if not any(each.failure for each in devices):
+        address_of = {name: address for address, name in first.items()}
+        for source, target in _pairs(list(address_of)):
+            failure = _cut_off(source, address_of[target], process)
+            links += [LinkTrial(source, target, None, None, failure)] if failure else []
+    trial = Trial(devices, links, {})
+    return None if trial.works else trial
+
+
+def _devices_at(address: str, process: MeasuringProcess) -> Sequence[str] | str:
+    """The devices of the server at an address, or why there is none."""
+    host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), REACH_SECONDS).close()
     except (OSError, ValueError) as error:
-        return f"nothing answers at {device.address} ({error})"
+        return f"nothing answers at {address} ({error}); start its server, or mend the address"
+    names = _asked(address, "", process)
+    if not isinstance(names, Infeasible):
+        return names
+    if names.reason == "timeout":
+        return (
+            f"what listens at {address} gives {names.message}: it is stopped or stuck, or no "
+            "TensorFlow server; let it go on, or start a server there"
+        )
+    return f"what listens at {address} is no TensorFlow server ({names.message}); start one there"
+
+
+def _asked(address: str, task: str, process: MeasuringProcess) -> Sequence[str] | Infeasible:
+    request = ReachRequest(address, task, REACH_SECONDS)
+    return process.request(request, LIMITS.prepare_timeout_seconds)
+
+
+def _missing(device: Device, has: Sequence[str] | str) -> str:
+    """Why a device is not at its task's address; empty where it is."""
+    if isinstance(has, str):
+        return has
+    keys = [device_key(name) for name in has]
+    wanted = device_key(device.name)
+    tasks = sorted({f"/job:{key.job}/task:{key.task}" for key in keys})
+    if f"/job:{wanted.job}/task:{wanted.task}" not in tasks:
+        return (
+            f"the server at {device.address} is {', '.join(tasks)}; mend the address, or start "
+            "that server as this task"
+        )
+    if wanted not in keys:
+        there = ", ".join(f"{key.type}:{key.index}" for key in keys)
+        return f"the server at {device.address} has no such device; it has {there}"
     return ""
 
 
+def _cut_off(source: str, address: str, process: MeasuringProcess) -> str:
+    """Why the server at an address gets nothing of a device's task; empty where it does."""
+    task = task_prefix(source)
+    names = _asked(address, task, process)
+    if isinstance(names, Infeasible):
+        found = f"it gets {names.message}"
+    elif any(name.startswith(f"{task}/") for name in names):
+        return ""
+    else:
+        found = "its own cluster has no such task"
+    return (
+        f"the server at {address} does not reach that task: {found}; start it with the addresses "
+        "of this cluster, and let nothing block its way there"
+    )
+
+
+def _pairs(names: Sequence[str]) -> list[tuple[str, str]]:
+    pairs = list(itertools.permutations(names, 2))
+    return pairs if len(pairs) <= MOST_LINKS else [pair for pair in pairs if names[0] in pair]
+
+
 def _alone(cluster: Cluster, device: Device) -> Cluster:
-    name = cluster.name
-    return Cluster(name, "duplex", (device,), np.zeros((1, 1)), np.full((1, 1), np.inf))
+    return Cluster(cluster.name, "duplex", (device,), np.zeros((1, 1)), np.full((1, 1), np.inf))
 
 
 def _tried(device: Device, process: MeasuringProcess) -> DeviceTrial:
@@ -151,8 +226,8 @@ def _tried(device: Device, process: MeasuringProcess) -> DeviceTrial:
         if elsewhere:
             return DeviceTrial(device.name, f"its ops ran on {', '.join(sorted(elsewhere))}")
         process.ask(small, LIMITS)
-    except (RunFailedError, ClusterError) as failed:
-        return DeviceTrial(device.name, _reason(failed, device))
+    except RunFailedError as failed:
+        return DeviceTrial(device.name, _reason(failed))
     asked = _more_than_it_has(device)
     probe = held_at_once(device.name, asked)
     large = PrepareRequest(1, probe.graph_def.SerializeToString(), probe.run, "tf.function")
@@ -160,11 +235,11 @@ def _tried(device: Device, process: MeasuringProcess) -> DeviceTrial:
     try:
         process.ask(large, LIMITS)
     except RunFailedError as failed:
-        failure = "" if failed.why.reason == "memory" else _reason(failed, device)
+        failure = "" if failed.why.reason == "memory" else _reason(failed)
     try:
         process.ask(small, LIMITS)
-    except (RunFailedError, ClusterError) as failed:
-        failure = f"after it ran out of memory it runs nothing more: {_reason(failed, device)}"
+    except RunFailedError as failed:
+        failure = f"after it ran out of memory it runs nothing more: {_reason(failed)}"
     return DeviceTrial(device.name, "", asked, failure)
 
 
@@ -177,19 +252,18 @@ def _more_than_it_has(device: Device) -> int:
 
 
 def _links(cluster: Cluster, process: MeasuringProcess) -> Iterator[LinkTrial]:
-    names = cluster.device_names
-    pairs = list(itertools.permutations(names, 2))
-    if len(pairs) > MOST_LINKS:
-        pairs = [pair for pair in pairs if names[0] in pair]
-    for source, target in pairs:
+    least = min(each.memory_bytes for each in cluster.devices)  # where one lacks it, steps hang
+    sizes = [size for size in LINK_SIZES if LINK_COPIES * size <= least] or LINK_SIZES[:2]
+    for source, target in _pairs(cluster.device_names):
         try:
-            link = measure_link(
-                source, target, LINK_SIZES, Prober(process, cluster, LIMITS), LINK_SECONDS
-            )
+            prober = Prober(process, cluster, LIMITS)
+            link = measure_link(source, target, sizes, prober, LINK_SECONDS)
             yield LinkTrial(source, target, link.bytes_per_second, link.latency_seconds)
-        except (ClusterError, ValueError) as error:
-            why = str(error).partition(": ")[2].partition("; see that")[0]
+        except ProbeFailedError as failed:
+            why = f"{failed.why.reason}: {failed.why.message}"
             yield LinkTrial(source, target, None, None, why)
+        except ValueError:  # no time above 0: noise
+            yield LinkTrial(source, target, None, None)
 
 
 def _peers(process: MeasuringProcess) -> Mapping[str, Sequence[str]]:
@@ -197,14 +271,7 @@ def _peers(process: MeasuringProcess) -> Mapping[str, Sequence[str]]:
     return answer if isinstance(answer, dict) else {}
 
 
-def _reason(failed: RunFailedError | ClusterError, device: Device) -> str:
-    if isinstance(failed, ClusterError):
-        return str(failed)
+def _reason(failed: RunFailedError) -> str:
     if missing := _NO_SUCH_DEVICE.search(failed.why.message):
         return f"TensorFlow has no such device here; it has {missing[1]}"
-    if failed.why.reason == "timeout" and device.address:
-        return (
-            f"{failed.why.message}: what listens at {device.address} is no TensorFlow server, "
-            "is stuck, or waits for another task that is"
-        )
     return f"{failed.why.reason}: {failed.why.message}"

@@ -17,7 +17,7 @@ from tfplace.measurement.calibration import trial
 from tfplace.measurement.calibration.trial import DeviceTrial, LinkTrial, Trial, try_devices
 from tfplace.measurement.measuring_process import RunFailedError
 from tfplace.measurement.step_stats import StepTrace
-from tfplace.measurement.training_run import PrepareRequest, TraceRequest
+from tfplace.measurement.training_run import PrepareRequest, ReachRequest, TraceRequest
 from tfplace.report.device_check import trial_sentence
 
 WORKERS = find_cluster("workers:2")
@@ -76,6 +76,8 @@ class _Process:
         return None
 
     def request(self, request: Any, seconds: float) -> Any:
+        if isinstance(request, ReachRequest):
+            return [request.task or FIRST, SECOND]
         return Infeasible("error", "what is sent does not arrive")
 
 
@@ -87,7 +89,7 @@ class _Process:
         ("gives too much", f"{FIRST} does not hold its memory limit: it gave out "),
         ("crashes without memory", f"{FIRST} does not hold its memory limit: crash: OOM"),
         ("is gone afterwards", f"{FIRST} does not hold its memory limit: after it ran out"),
-        ("", f"nothing goes from {FIRST} to {SECOND}: a step on its devices failed (error): what"),
+        ("", f"nothing goes from {FIRST} to {SECOND}: error: what is sent does not arrive"),
         (
             "is not there",
             f"{FIRST} does not work: TensorFlow has no such device here; it has CPU:0",
@@ -115,9 +117,9 @@ def test_an_address_where_nothing_answers_is_named(monkeypatch: Any) -> None:
         ]
         monkeypatch.setattr(trial, "MeasuringProcess", _Process({}))
         tried = try_devices(dataclasses.replace(WORKERS, devices=devices))
-    expected = f"{FIRST} does not work (1 other neither): nothing answers at 127.0.0.1:{ports[0]}"
+    expected = f"{FIRST} does not work: nothing answers at 127.0.0.1:{ports[0]}"
     assert trial_sentence(tried).startswith(expected)
-    assert tried.devices[1].failure == f"not tried, since {FIRST} can't be reached"
+    assert tried.devices[1] == DeviceTrial(SECOND, "")
 
 
 @pytest.mark.parametrize(
