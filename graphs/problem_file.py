@@ -3,6 +3,7 @@
 The contract (`tfplace/docs/contract.md`), section 6, lists the arrays.
 """
 
+import dataclasses
 import math
 import zipfile
 from collections.abc import Collection, Mapping
@@ -14,7 +15,7 @@ import psutil
 
 from graphs.errors import ModelError, OutputError
 from graphs.executor_model import ExecutorModel
-from graphs.op_graph import IntArray, OpGraph
+from graphs.op_graph import IntArray, LongArray, OpGraph
 from graphs.problem import Problem
 from graphs.problem_arrays import ARRAYS, EXECUTOR_FIELDS, EXTRAS, checked_arrays
 
@@ -84,44 +85,31 @@ def problem_of(path: str, raw: Mapping[str, np.ndarray]) -> tuple[Problem, IntAr
     order = np.argsort(arrays["tensor_producer"], kind="stable")
     new_index = np.empty_like(order)
     new_index[order] = np.arange(len(order))
-    shares = arrays["tensor_shares"][order]
+    values = {name: _as_field(name, array, order) for name, array in arrays.items()}
+    shares = values["tensor_shares"]
+    values["tensor_shares"] = np.where(shares < 0, -1, new_index[shares]).astype(np.int32)
     use_tensor = new_index[arrays["use_tensor"]].astype(np.int32)
     by_tensor = np.lexsort((arrays["use_op"], use_tensor))
-    graph = OpGraph(
-        op_names=arrays["op_names"].tolist(),
-        op_types=arrays["op_types"].tolist(),
-        tensor_producer=arrays["tensor_producer"][order],
-        tensor_output=arrays["tensor_output"][order],
-        tensor_bytes=arrays["tensor_bytes"][order],
-        tensor_alloc_bytes=arrays["tensor_alloc_bytes"][order],
-        tensor_shares=np.where(shares < 0, -1, new_index[shares]).astype(np.int32),
-        tensor_takes_over=arrays["tensor_takes_over"][order],
-        tensor_shape=arrays["tensor_shape"][order],
-        use_tensor=use_tensor[by_tensor],
-        use_op=arrays["use_op"][by_tensor],
-        op_persistent_bytes=arrays["op_persistent_bytes"],
-        op_temp_bytes=arrays["op_temp_bytes"],
-        colocation_group=arrays["colocation_group"],
-    )
-    return _problem(graph, arrays), arrays["placement"]
+    values |= {"use_tensor": use_tensor[by_tensor], "use_op": arrays["use_op"][by_tensor]}
+    graph = OpGraph(**_fields_of(OpGraph, values))
+    problem = Problem(graph, executor=_executor(arrays), **_fields_of(Problem, values))
+    return problem, arrays["placement"]
 
 
-def _problem(graph: OpGraph, arrays: Mapping[str, np.ndarray]) -> Problem:
-    return Problem(
-        graph=graph,
-        op_seconds=arrays["op_seconds"],
-        pinned_device=arrays["pinned_device"],
-        device_names=tuple(arrays["device_names"].tolist()),
-        device_types=tuple(arrays["device_types"].tolist()),
-        device_slots=arrays["device_slots"],
-        device_memory_bytes=arrays["device_memory_bytes"],
-        link_latency=arrays["link_latency"],
-        link_bytes_per_second=arrays["link_bytes_per_second"],
-        link_channels=arrays["link_channels"],
-        memory_reserve=float(arrays["memory_reserve"]),
-        communication=str(arrays["communication"]),
-        executor=_executor(arrays),
-    )
+def _as_field(name: str, array: np.ndarray, order: LongArray) -> Any:
+    """An array as `OpGraph` or `Problem` has it: tensors in their new order, names as text."""
+    dtype, dimensions = {**ARRAYS, **EXTRAS}.get(name, ("", ("",)))
+    if not dimensions:
+        return array.item()
+    if dtype == "U":
+        return tuple(array.tolist())
+    return array[order] if dimensions[0] == "T" else array
+
+
+def _fields_of(kind: type[OpGraph] | type[Problem], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        each.name: values[each.name] for each in dataclasses.fields(kind) if each.name in values
+    }
 
 
 def _executor(arrays: Mapping[str, np.ndarray]) -> ExecutorModel | None:
