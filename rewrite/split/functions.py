@@ -13,7 +13,7 @@ from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
-from graphs.names import op_of, parse_input, tensor_of
+from graphs.names import data_inputs, op_of, parse_input, tensor_of
 from graphs.protos import GraphDef, Library, NodeDef
 from rewrite.split.constant_folding import KnownValues
 from rewrite.split.effects import has_no_effect
@@ -110,42 +110,36 @@ def waits_of_all(node: NodeDef) -> Sequence[str]:
     return [*node.input[:first], *(name for name in node.input[first:] if name.startswith("^"))]
 
 
-def as_body(graph_def: GraphDef, argument_of: Mapping[str, str], library: Library) -> list[NodeDef]:
-    """NodeDefs of a function body for the ops of a main graph.
+def as_body(
+    graph_def: GraphDef, argument_of: Mapping[str, str], returned: Sequence[str], library: Library
+) -> tuple[list[NodeDef], list[str]]:
+    """NodeDefs of a function body for the ops of a main graph, and what the function returns.
 
     Args:
       graph_def: the ops; what they read of each other is named "op:i".
       argument_of: {op that is left out: the function's argument that stands for its output 0}.
+      returned: the tensors "op:i" that are to be returned.
       library: {name: FunctionDef} of functions that ops call by name.
 
     Raises:
       ValueError: an op reads an output that its producer doesn't have.
     """
-    outputs = {
-        node.name: output_names(node, library)
-        for node in graph_def.node
-        if node.name not in argument_of
-    }
+    nodes = [node for node in graph_def.node if node.name not in argument_of]
+    outputs = {node.name: output_names(node, library) for node in nodes}
+
+    def named(tensor: str) -> str:
+        op, index, _ = parse_input(tensor)
+        return argument_of[op] if op in argument_of else f"{op}:{_output_name(outputs, op, index)}"
+
     body = []
-    for node in graph_def.node:
-        if node.name in argument_of:
-            continue
+    for node in nodes:
         new = type(node)()
         new.CopyFrom(node)
-        del new.input[:]
-        controls = []
-        for name in node.input:
-            source = parse_input(name)
-            if source.output < 0:  # a control input
-                if source.op not in argument_of:  # an argument is there before the body runs
-                    controls.append(name)
-            elif source.op in argument_of:
-                new.input.append(argument_of[source.op])
-            else:
-                new.input.append(f"{source.op}:{output_name(outputs, source.op, source.output)}")
-        new.input.extend(controls)
+        # An argument is there before the body runs.
+        controls = [n for n in node.input if n.startswith("^") and n[1:] not in argument_of]
+        new.input[:] = [*map(named, data_inputs(node)), *controls]
         body.append(new)
-    return body
+    return body, [named(tensor) for tensor in returned]
 
 
 def stateful_ops(nodes: Iterable[NodeDef], library: Library) -> list[str]:
@@ -157,7 +151,7 @@ def stateful_ops(nodes: Iterable[NodeDef], library: Library) -> list[str]:
     return [node.name for node in nodes if signature_of(node, library).is_stateful]
 
 
-def output_name(outputs: Mapping[str, list[str]], op: str, index: int) -> str:
+def _output_name(outputs: Mapping[str, list[str]], op: str, index: int) -> str:
     """ "argument:i", as a function body names output `index` of an op."""
     names = outputs[op]
     if index >= len(names):

@@ -34,11 +34,18 @@ class NodeWriter:
       origin: what the ops that are added now stand for.
     """
 
-    def __init__(self, graph_def: GraphDef, taken: Iterable[str]):
+    def __init__(self, graph_def: GraphDef, taken: Iterable[str], is_of_shard: bool = False):
+        """Begins.
+
+        Args:
+          graph_def: where ops are added.
+          taken: names that none of them may have.
+          is_of_shard: whether one shard runs all of it, so that nothing has to be its own.
+        """
         self.graph_def = graph_def
         self.origin_of: dict[str, str] = {}
         self.origin = ""
-        self._taken = set(taken)
+        self._taken, self._is_of_shard = set(taken), is_of_shard
         self._consts: dict[tuple[object, ...], str] = {}
         self._value_of: dict[str, np.ndarray] = {}
 
@@ -107,9 +114,10 @@ class NodeWriter:
 
     def shared_const(self, value: np.ndarray, shard: int | None = None) -> str:
         """A constant; each shard has its own, so that none has to travel between them."""
-        key = shard, str(value.dtype), value.shape, value.tobytes()
+        is_shared = shard is None or self._is_of_shard
+        scope = "split" if is_shared else f"split/shard_{shard}"
+        key = scope, str(value.dtype), value.shape, value.tobytes()
         if key not in self._consts:
-            scope = "split" if shard is None else f"split/shard_{shard}"
             name = self.free_name(f"{scope}/const_{len(self._consts)}")
             self._consts[key] = self.const(name, value)
         return self._consts[key]
@@ -122,7 +130,7 @@ class NodeWriter:
 
     def for_shard(self, tensor: str, shard: int) -> str:
         """The name of what a shard reads: of a constant that was added here its own."""
-        value = self._value_of.get(tensor)
+        value = None if self._is_of_shard else self._value_of.get(tensor)
         return tensor if value is None else self.shared_const(value, shard)
 
 

@@ -11,6 +11,9 @@ from rewrite.split.any_batch.input_assertions import assertion
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.states import Sharded, State, shard_sizes
 
+NUMBERS = 3
+"""A shard's numbers, an i4[3]: its entries, those of all others, those of the shards before it."""
+
 
 @dataclasses.dataclass(frozen=True)
 class WholeTensor:
@@ -34,7 +37,7 @@ class WholeTensor:
 
 
 class FixedShapes:
-    """Tensors of a split step that hold sizes; all are "op:i".
+    """Tensors of a split step, or of a shard's function, that hold sizes; all are "op:i".
 
     Of a step that takes one batch size: constants.
 
@@ -108,6 +111,17 @@ class FixedShapes:
         """A scalar: how many elements of the batch's dimension the shards before this one have."""
         first = rows.size(sum(self._sizes[:shard]))
         return self._writer.shared_const(np.array(first, dtype), shard)
+
+    def span(self, state: Sharded, rank: int, shard: int) -> tuple[str, str]:
+        """Where a shard's part of a whole tensor begins, and its size, both i4[rank]."""
+        begin, size = np.zeros(rank, np.int32), np.full(rank, -1, np.int32)
+        begin[state.axis] = sum(self._sizes[:shard]) * state.inner
+        size[state.axis] = self._sizes[shard] * state.inner
+        return self._writer.shared_const(begin), self._writer.shared_const(size)
+
+    def numbers_of(self, shard: int) -> str:
+        """What a shard's functions have to be told; empty where all is known beforehand."""
+        return ""
 
 
 class OpenShapes:
@@ -244,30 +258,48 @@ class OpenShapes:
 
     def rows_before(self, rows: Sharded, shard: int, dtype: str) -> str:
         """See FixedShapes."""
-        starts = self._once(("before", rows.inner, dtype), lambda: self._starts(rows.inner, dtype))
-        return f"{starts.removesuffix(':0')}:{shard}"
 
-    def _starts(self, inner: int, dtype: str) -> str:
-        """Where each shard's elements begin, M scalars."""
-        writer, sizes = self._writer, self.cut_sizes(inner)
-        before = writer.node(
-            "Cumsum", writer.free_name("split/before"),
-            [sizes, writer.shared_const(np.array(0, np.int32))], T=np.int32, Tidx=np.int32,
-        )  # fmt: skip
-        before.attr["exclusive"].b = True
-        return self._unpacked(writer.cast(f"{before.name}:0", dtype), dtype, "split/start")
+        def starts() -> str:
+            before = self._before(self.cut_sizes(rows.inner), "split/before")
+            return self._unpacked(self._writer.cast(before, dtype), dtype, "split/start")
+
+        return self._of_each(("before", rows.inner, dtype), shard, starts)
+
+    def numbers_of(self, shard: int) -> str:
+        """See FixedShapes."""
+
+        def numbers() -> str:
+            op, sizes, first = self._writer.op, self._sizes, np.array(0, np.int32)
+            both = [sizes, self._writer.shared_const(first)]
+            batch = op("Sum", "split/numbers/batch", both, T=np.int32, Tidx=np.int32)
+            rest = op("Sub", "split/numbers/others", [batch, sizes], T=np.int32)
+            rows = [sizes, rest, self._before(sizes, "split/numbers/before")]
+            name = self._writer.free_name("split/numbers")
+            packed = self._writer.node("Pack", name, rows, T=np.int32)
+            packed.attr["N"].i = NUMBERS
+            of_shard = "split/numbers/of_shard"
+            return self._unpacked(f"{packed.name}:0", np.dtype(np.int32), of_shard, axis=1)
+
+        return self._of_each(("numbers",), shard, numbers)
+
+    def _before(self, sizes: str, name: str) -> str:
+        """i4[M] of i4[M]: what all shards before each one have."""
+        inputs = [sizes, self._writer.shared_const(np.array(0, np.int32))]
+        new = self._writer.node(
+            "Cumsum", self._writer.free_name(name), inputs, T=np.int32, Tidx=np.int32
+        )
+        new.attr["exclusive"].b = True
+        return f"{new.name}:0"
 
     def _share(self, shard: int, dtype: str) -> str:
         op = self._writer.op
-        shares = self._once(
-            ("shares",),
-            lambda: self._unpacked(
-                op("RealDiv", "split/shares",
-                   [self._writer.cast(each, np.float64) for each in (self._sizes, self._batch)],
-                   T=np.float64), np.float64, "split/share",
-            ),
-        )  # fmt: skip
-        mine = f"{shares.removesuffix(':0')}:{shard}"
+
+        def shares() -> str:
+            both = [self._writer.cast(each, np.float64) for each in (self._sizes, self._batch)]
+            divided = op("RealDiv", "split/shares", both, T=np.float64)
+            return self._unpacked(divided, np.float64, "split/share")
+
+        mine = self._of_each(("shares",), shard, shares)
         return op("Cast", f"split/shard_{shard}/share", [mine], SrcT=np.float64, DstT=dtype)
 
     def _moved(
@@ -298,30 +330,30 @@ class OpenShapes:
 
     def _rest(self, shard: int, number: DType) -> str:
         """How many entries the other shards have, a scalar."""
-        rests = self._once(
-            ("rests", str(number)),
-            lambda: self._unpacked(
-                self._writer.cast(
-                    self._writer.op("Sub", "split/others", [self._batch, self._sizes], T=np.int32),
-                    number,
-                ), number, "split/rest",
-            ),
-        )  # fmt: skip
-        return f"{rests.removesuffix(':0')}:{shard}"
 
-    def _unpacked(self, vector: str, number: DType, name: str) -> str:
-        """The M elements of a vector as scalars, outputs of one op."""
-        new = self._writer.node("Unpack", self._writer.free_name(name), [vector], T=number)
+        def rests() -> str:
+            both = [self._batch, self._sizes]
+            others = self._writer.op("Sub", "split/others", both, T=np.int32)
+            return self._unpacked(self._writer.cast(others, number), number, "split/rest")
+
+        return self._of_each(("rests", str(number)), shard, rests)
+
+    def _unpacked(self, tensor: str, number: DType, name: str, axis: int = 0) -> str:
+        """What each of the M shards has along an axis, outputs of one op."""
+        new = self._writer.node("Unpack", self._writer.free_name(name), [tensor], T=number)
         new.attr["num"].i = self._num_shards
+        if axis:
+            new.attr["axis"].i = axis
         return f"{new.name}:0"
+
+    def _of_each(self, key: tuple[object, ...], shard: int, make: Callable[[], str]) -> str:
+        """A shard's output of an op that is made once for all."""
+        return f"{self._once(key, make).removesuffix(':0')}:{shard}"
 
     def _once(self, key: tuple[object, ...], make: Callable[[], str]) -> str:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
-
-
-ShardShapes = FixedShapes | OpenShapes
 
 
 def or_unknown(writer: NodeWriter, sizes: str, number: DType) -> str:

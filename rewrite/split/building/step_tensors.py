@@ -4,8 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphs import op_types
 from graphs.flat_graph import FlatGraph
-from graphs.names import op_of, tensor_of
+from graphs.names import data_inputs, op_of, parse_input, source_of, tensor_of
+from graphs.protos import DType, NodeDef
+from graphs.tensor_protos import Shape
 from rewrite.split.building.collectives import (
     BLOCK_BYTES,
     FIRST_AT_ONCE,
@@ -16,12 +19,18 @@ from rewrite.split.building.collectives import (
     Homes,
     Way,
 )
-from rewrite.split.building.shard_shapes import ShardShapes
+from rewrite.split.building.function_shapes import StepShapes
 from rewrite.split.decide.decide import Decisions
-from rewrite.split.decision import MOST_BYTES
-from rewrite.split.node_writer import NodeWriter
+from rewrite.split.decision import MOST_BYTES, NORMS
+from rewrite.split.effects import has_effect
+from rewrite.split.node_writer import NodeWriter, of_known_width, wants_known_width
 from rewrite.split.states import WHOLE, Partial, Sharded, State, shard_sizes
 
+_UNARY = {op for op, which in op_types.TAKES_OVER.items() if which == (0, (0,))}
+_OF_ONE_SHAPE = (op_types.SAME | _UNARY) - NORMS
+"""Ops whose one output is as large as their input 0, however large that is."""
+_SIZES = {"Reshape": 1, "BroadcastTo": 1, "Fill": 0}
+"""{op: the input that says how large its output is}."""
 MOST_COPIED = 1 << 23
 """An input that holds more is sent in parts, not whole to each host."""
 
@@ -36,14 +45,14 @@ class StepTensors:
     def __init__(
         self,
         writer: NodeWriter,
-        shapes: ShardShapes,
+        shapes: StepShapes,
         decisions: Decisions,
         num_shards: int,
         flat: FlatGraph,
     ):
         self.counts = {"join": 0, "sum": 0, "cut": 0}
         self._writer, self._shapes, self._properties = writer, shapes, decisions.properties
-        self._state_of_tensor = decisions.state_of_tensor
+        self._state_of_tensor, self._decisions = decisions.state_of_tensor, decisions
         self._inputs = decisions.axis_of_feed
         self._across = AcrossShards(writer, decisions)
         self._homes = Homes(flat, self._across.ring)
@@ -51,10 +60,16 @@ class StepTensors:
         self._num_shards = num_shards
         self._parts: dict[tuple[str, State], list[str]] = {}
         self._whole: dict[str, str] = {}
+        fed = {op_of(spec.tensor) for spec in flat.feeds}
+        self._nodes = flat.nodes
+        self._not_fed = {name: node for name, node in flat.nodes.items() if name not in fed}
+        self._after_effects = _after_effects(flat)
 
     def set_whole(self, tensor: str, name: str) -> None:
-        """Says where a whole tensor is."""
+        """Says where a whole tensor is; an input that holds the batch is cut at once."""
         self._whole[tensor] = name
+        if tensor in self._inputs:
+            self.parts(tensor, self._state_of_tensor[tensor])
 
     def set_parts(self, tensor: str, state: State, parts: Sequence[str]) -> None:
         """Says where the parts of a tensor are."""
@@ -141,6 +156,38 @@ class StepTensors:
     def dtype(self, tensor: str) -> str:
         """Name of its dtype."""
         return self._properties.dtype(tensor)
+
+    def as_wanted(self, node: NodeDef, inputs: list[str]) -> list[str]:
+        """What an op reads, or a copy of it: of input 0 TensorFlow knows as much as it has to."""
+        if not wants_known_width(node, self._known, self._nodes):
+            return inputs
+        tensor = tensor_of(data_inputs(node)[0])
+        known = of_known_width(self._writer, inputs[0], self.shape(tensor), self.dtype(tensor))
+        return [known, *inputs[1:]]
+
+    def in_every_run(self, tensor: str, number: DType) -> tuple[Shape, str]:
+        """The shape of a whole tensor, as far as each run has it, and what holds its sizes, if any.
+
+        Args:
+          tensor: the tensor.
+          number: the type of the sizes.
+        """
+        if op_of(tensor) in self._after_effects:
+            return None, ""
+        return self._decisions.shape_of_any(tensor), self._sizes_of(tensor, number)
+
+    def _sizes_of(self, tensor: str, number: DType) -> str:
+        """The whole tensor that says how large this one is made; empty for none of that type."""
+        made = self._not_fed.get(op_of(source_of(tensor, self._not_fed, _OF_ONE_SHAPE)))
+        if made is None or made.op not in _SIZES:
+            return ""
+        sizes = tensor_of(data_inputs(made)[_SIZES[made.op]])
+        value, is_whole = self._known(sizes), self._state_of_tensor[sizes] == WHOLE
+        is_said = value is not None and value.dtype == number and value.min(initial=0) >= 0
+        return self.whole(sizes) if is_whole and is_said else ""
+
+    def _known(self, name: str) -> np.ndarray | None:
+        return self._decisions.values.value(tensor_of(name))
 
     def _joined(self, tensor: str, state: Sharded, parts: Sequence[str]) -> str:
         self.counts["join"] += 1
@@ -236,3 +283,15 @@ def _named(tensor: str, what: str) -> str:
 
 def _named_combined(tensor: str, state: Partial) -> str:
     return _named(tensor, "summed" if state.combine == "sum" else state.combine)
+
+
+def _after_effects(flat: FlatGraph) -> frozenset[str]:
+    """Ops for which something with an effect runs, as it does for who asks how large they are."""
+    after = {node.name for node in flat.graph_def.node if has_effect(node, flat.library)}
+    num_known = -1
+    while num_known < len(after):  # what closes a v1 loop comes later in the graph
+        num_known = len(after)
+        for node in flat.graph_def.node:
+            if not after.isdisjoint(parse_input(name).op for name in node.input):
+                after.add(node.name)
+    return frozenset(after)

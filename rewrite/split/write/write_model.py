@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from graphs import op_types
-from graphs.building.op_outputs import output_names
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import called_function, library_of, rename_references
@@ -192,20 +191,17 @@ def _write_body(
     del inside.node[:]
     inside.node.extend(kept)
     short = _short_names(call, [node.name for node in kept if node.name not in argument_of])
+    wanted = [outputs[op_of(fetch)] for fetch in tensors]
+    nodes, returned = as_body(inside, argument_of, wanted, library)
+    arguments = set(argument_of.values())
+    for node in nodes:
+        _rename(node, short, arguments)
     del function.node_def[:]
-    for node in as_body(inside, argument_of, library):
-        _rename(node, short, set(argument_of.values()))
-        function.node_def.append(node)
-    nodes = {node.name: node for node in kept}
+    function.node_def.extend(nodes)
     rets = [each.name for each in function.signature.output_arg]
     function.ret.clear()
-    for ret, fetch in zip(rets, tensors, strict=True):
-        source = parse_input(outputs[op_of(fetch)])
-        if source.op in argument_of:
-            function.ret[ret] = argument_of[source.op]
-        else:
-            position = output_names(nodes[source.op], library)[source.output]
-            function.ret[ret] = f"{short[source.op]}:{position}"
+    for ret, name in zip(rets, returned, strict=True):
+        function.ret[ret] = _renamed(name, short, arguments)
     function.control_ret.clear()
     del function.signature.control_output[:]
     for op in ops:
@@ -226,18 +222,21 @@ def _short_names(call: str, names: Sequence[str]) -> dict[str, str]:
 
 def _rename(node: NodeDef, short: dict[str, str], arguments: set[str]) -> None:
     node.name = short[node.name]
-    for i, name in enumerate(node.input):
-        if name.startswith("^"):
-            node.input[i] = f"^{short[name[1:]]}"
-        elif name not in arguments:
-            op, _, rest = name.partition(":")
-            node.input[i] = f"{short[op]}:{rest}"
+    node.input[:] = [_renamed(name, short, arguments) for name in node.input]
     if "_class" in node.attr:
         places = [each.decode().removeprefix("loc:@") for each in node.attr["_class"].list.s]
         del node.attr["_class"]
         for place in places:
             if place in short:  # an argument lies where its caller put it
                 node.attr["_class"].list.s.append(f"loc:@{short[place]}".encode())
+
+
+def _renamed(name: str, short: dict[str, str], arguments: set[str]) -> str:
+    """An input of a function's op where its ops have other names."""
+    if name.startswith("^"):
+        return f"^{short[name[1:]]}"
+    op, _, rest = name.partition(":")
+    return name if name in arguments else f"{short[op]}:{rest}"
 
 
 def _add_whole_call(
