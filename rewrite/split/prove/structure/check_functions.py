@@ -15,16 +15,10 @@ from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, op_of, tensor_of
 from graphs.protos import FunctionDef, Library, NodeDef, attribute
 from rewrite.pass_base import RewriteError
-from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.branches import taken_with
 from rewrite.split.decision import DecidedFunction, Split
 from rewrite.split.functions import stateful_ops
-from rewrite.split.prove.structure.check_op import (
-    InputChecks,
-    require_same_op,
-    same_array,
-    wanted_of,
-)
+from rewrite.split.prove.structure.check_op import OpChecks, same_array
 from rewrite.split.prove.structure.reshard_reader import Meaning, Value
 from rewrite.split.prove.structure.step_reading import Reading
 from rewrite.split.rules.lists import LIST_SHAPE_OPS
@@ -35,7 +29,7 @@ _DROPPED |= {"backward_function_name", "_construction_context", "_input_shapes"}
 """What only concerns the function whose part this is, not what it computes."""
 
 
-class BodyProver:
+class FunctionProver:
     """Compares the functions that the copies of ops run with those that the ops ran."""
 
     def __init__(self, library: Library, sizes: Sequence[int]):
@@ -76,12 +70,10 @@ class BodyProver:
     ) -> None:
         name = function.signature.name
         self._require_signature(split, function, has_numbers, has_numbers and hands_on)
-        reading = BodyReading(split, function, self._library, shard, self._sizes, has_numbers)
-        checks = _BodyChecks(reading, self)
-        arguments = {op_of(tensor) for tensor in split.body.arguments}
-        for node in split.body.flat.graph_def.node:
-            if node.name not in arguments and not reading.is_replaced(node):
-                checks.op(node)
+        reading = FunctionReading(split, function, self._library, shard, self._sizes, has_numbers)
+        checks = OpChecks(reading, self.op)
+        for node in reading.whole:
+            checks.op(node)
         results = zip(reading.results, split.body.outputs, split.results, strict=False)
         for new, old, state in results:
             checks.reads("a result", new, tensor_of(old), state, shard)
@@ -140,40 +132,15 @@ def _is_of_branch(
     return made is not None and made[2] == own
 
 
-class _BodyChecks(InputChecks):
-    """Compares the ops of a function with those of a shard's one."""
-
-    def __init__(self, reading: "BodyReading", functions: BodyProver):
-        super().__init__(reading, reading.split.state_of_tensor, reading.split.read_as)
-        self._reading: BodyReading = reading
-        self._functions = functions
-        self._split, self._shard = reading.split, reading.shard
-
-    def op(self, node: NodeDef) -> None:
-        """Raises RewriteError unless an op has become what was decided."""
-        answer = self._split.answer_of_op[node.name]
-        here = self._reading.nodes[node.name]
-        tensors = [tensor_of(old) for old in data_inputs(node)]
-        if not isinstance(answer, Split):
-            require_same_op(here, wanted_of(node, None))
-            for tensor, new in zip(tensors, data_inputs(here), strict=True):
-                self.reads(node.name, new, tensor, WHOLE, self._shard)
-            return
-        require_same_op(here, wanted_of(node, answer))
-        if answer.row_inputs:  # no function's op is cut so: nothing here tells row numbers
-            raise self._wrong(node.name, data_inputs(here)[-1], "row numbers of its shard")
-        self.copy_reads(tensors, here, self._shard, answer)
-        self._functions.op(node, here, answer, self._shard)
-
-
 _UNKNOWN = -1
 """What a list may say of a dimension of its elements."""
 
 
-class BodyReading(Reading):
+class FunctionReading(Reading):
     """A shard's function, understood; the inputs of its nodes are as in a main graph.
 
     Attributes:
+      whole: the ops of the whole function.
       results: what the function returns, as inputs of a main graph.
     """
 
@@ -200,29 +167,26 @@ class BodyReading(Reading):
           RewriteError: an op makes no sense.
         """
         name = function.signature.name
-        super().__init__(split.facts, sizes, f"the function {name!r} of shard {shard}", shard)
-        self.split, self.shard = split, shard
-        self._read_arguments(function, has_numbers)
         arguments = [each.name for each in function.signature.input_arg]
         given = dict(zip(arguments, map(op_of, split.body.arguments), strict=False))
         form = MainForm(function, library, given)
-        self.nodes, self.results = form.nodes, form.results
-        known = {*given.values(), *arguments[len(given) :]}
-        for node in split.body.flat.graph_def.node:
-            if node.name not in known and not self.is_replaced(node):
-                known.add(self.node(node.name).name)
-                answer, count = split.answer_of_op[node.name], len(split.facts.dtype_of[node.name])
-                if isinstance(answer, Split):
-                    self.means(node.name, self.parts(node.name, answer, shard))
-                else:
-                    self.means(node.name, [Meaning(f"{node.name}:{i}") for i in range(count)])
+        where = f"the function {name!r} of shard {shard}"
+        super().__init__(split, form.nodes, sizes, [shard], where)
+        self.split, self.shard, self.results = split, shard, form.results
+        self._read_arguments(function, has_numbers)
+        nodes = split.body.flat.graph_def.node
+        self.whole = [_alone(node) for node in nodes if node.name not in given.values()]
+        for node in self.whole:
+            self.find(node)
+        known = {*given.values(), *arguments[len(given) :], *(node.name for node in self.whole)}
         for name, node in self.nodes.items():
-            if name not in known:
+            if name not in known or name in self.stands_in:
                 self.means(name, self.read(node))
 
-    def is_replaced(self, node: NodeDef) -> bool:
-        """Whether something else says what an op says of a shape."""
-        return node.op in SHAPE_OPS | LIST_SHAPE_OPS and self.is_other(node)
+    def named(self, op: str, count: int) -> Sequence[str]:
+        """Itself; what stands for several is not known but by what it says."""
+        is_copy = isinstance(self.decided.answer_of_op[op], Split)
+        return [self.node(op).name] if is_copy else []
 
     def _read_arguments(self, function: FunctionDef, has_numbers: bool) -> None:
         body = self.split.body
@@ -243,7 +207,7 @@ class BodyReading(Reading):
         if len(data) < len(node.input):
             raise RewriteError(f"reading {node.name!r} of {self.where}: it waits for an op")
         if node.op in LIST_SHAPE_OPS or node.op == "Slice":
-            first, *rest = map(self.meaning, data)
+            first, *rest = map(self.value, data)
             if isinstance(first, Meaning):
                 is_cut = node.op == "Slice"
                 return [self._cut(node, first, rest) if is_cut else self._of_elements(node, first)]
@@ -281,6 +245,15 @@ class BodyReading(Reading):
                 ):
                     return self.part(whole.tensor, state, self.shard)
         raise RewriteError(f"reading {node.name!r} of {self.where}: it cuts no part")
+
+
+def _alone(node: NodeDef) -> NodeDef:
+    """An op of a function as a shard's has to have it: it waits for nothing but what it reads."""
+    new = type(node)()
+    new.CopyFrom(node)
+    new.input[:] = data_inputs(node)
+    new.attr.pop("_class", None)
+    return new
 
 
 class MainForm:

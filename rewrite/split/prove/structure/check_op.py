@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphs.names import data_inputs, op_of
+from graphs.building.op_outputs import op_definition
+from graphs.names import data_inputs, op_of, tensor_of
 from graphs.protos import AttrValue, NodeDef, ShapeProto, attribute
 from rewrite.compare_graphs import same_content
 from rewrite.pass_base import RewriteError
@@ -117,25 +118,95 @@ def same_array(one: np.ndarray | None, other: np.ndarray | None) -> bool:
     return one.dtype == other.dtype and np.array_equal(one, other)
 
 
-class InputChecks:
-    """Raises RewriteError for the first input that isn't what was decided."""
+_READS = frozenset(
+    "ReadVariableOp ResourceGather ResourceGatherNd CheckNumerics While If Case "
+    "StatefulPartitionedCall".split()
+)
+"""Ops that TensorFlow calls stateful, and that may run more than once."""
 
-    def __init__(
-        self,
-        reading: Reading,
-        states: Mapping[str, State],
-        read_as: Callable[[str, State], State] = lambda tensor, state: state,
-    ):
+
+class OpChecks:
+    """Raises RewriteError for the first op of a graph that isn't what was decided."""
+
+    def __init__(self, reading: Reading, functions: Callable[[NodeDef, NodeDef, Split, int], None]):
         """Begins.
 
         Args:
           reading: of the graph that was made.
-          states: {tensor of the graph that it was made of: its state}.
-          read_as: the state in which a reader of a tensor that needs one gets it.
+          functions: what compares those that an op, its copy, by a decision, for a shard, run.
         """
-        self._reading, self._states, self._read_as = reading, states, read_as
+        self._reading, self._functions = reading, functions
 
-    def copy_reads(self, tensors: Sequence[str], here: NodeDef, shard: int, answer: Split) -> None:
+    def op(self, node: NodeDef) -> None:
+        """Raises RewriteError unless an op has become what was decided."""
+        name, reading = node.name, self._reading
+        if name in reading.stands_in:
+            self._shape(node)
+        elif name not in reading.copies:
+            here, wanted = reading.nodes[name], wanted_of(node, None)
+            self._same(here, wanted, None)
+            for old, new in zip(wanted.inputs, data_inputs(here), strict=True):
+                self.reads(name, new, tensor_of(old), WHOLE, None)
+        else:
+            answer = reading.decided.answer_of_op[name]
+            assert isinstance(answer, Split)
+            if op_definition(node.op, name).is_stateful and node.op not in _READS:
+                raise RewriteError(f"reading {reading.where}: {name!r} has effects, and has copies")
+            copies = reading.copies[name]
+            if name in reading.nodes and name not in copies:
+                self._same(reading.nodes[name], wanted_of(node, None), None)
+            wanted = wanted_of(node, answer)
+            tensors = [tensor_of(old) for old in wanted.inputs]
+            for shard, copy in zip(reading.shards, copies, strict=True):
+                here = reading.nodes[copy]
+                self._same(here, wanted, shard)
+                self._copy_reads(tensors, here, shard, answer)
+                self._functions(node, here, answer, shard)
+
+    def _same(self, here: NodeDef, wanted: Wanted, shard: int | None) -> None:
+        """The same op type, attributes but for those that were decided, and control edges."""
+        require_same_op(here, wanted)
+        names = {name for each in wanted.beside for name in self._beside(each, shard)}
+        if set(beside(here)) != names:
+            raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
+        self._waits(wanted.waits, here, shard)
+
+    def _waits(self, waits: Sequence[str], here: NodeDef, shard: int | None) -> None:
+        """The same control edges, besides those from the assertion that the batch is no refusal."""
+        controls = {name[1:] for name in here.input if name[:1] == "^"} - self._reading.asserts
+        if controls != {op for wait in waits for op in self.ops_for(wait, shard)}:
+            raise RewriteError(f"reading {here.name!r} of the split step: it waits for other ops")
+
+    def _beside(self, name: str, shard: int | None) -> list[str]:
+        """The ops that one may have to lie beside; a whole one can't beside all copies."""
+        if name not in self._reading.copies:
+            return [name]
+        return [] if shard is None else [self._copy(name, shard)]
+
+    def ops_for(self, name: str, shard: int | None) -> set[str]:
+        """What an op waits for that waited for another one."""
+        copies = self._reading.copies.get(name)
+        if copies is None:
+            return set(self._reading.stands_in.get(name, [name])[:1])
+        return set(copies) if shard is None else {self._copy(name, shard)}
+
+    def _copy(self, name: str, shard: int) -> str:
+        return self._reading.copies[name][self._reading.shards.index(shard)]
+
+    def _shape(self, node: NodeDef) -> None:
+        """What stands for an op that asks for a shape says the unsplit tensor's, as late as it."""
+        for name in self._reading.stands_in[node.name][:1]:
+            waits = [each[1:] for each in node.input if each.startswith("^")]
+            self._waits(waits, self._reading.nodes[name], None)
+        for index, name in enumerate(self._reading.stands_in[node.name]):
+            wanted = self._reading.facts.value(f"{node.name}:{index}")
+            found = self._reading.said(name)
+            if not same_array(found, wanted):
+                raise RewriteError(
+                    f"reading {name!r} of the split step: it says {found}, wanted {wanted}"
+                )
+
+    def _copy_reads(self, tensors: Sequence[str], here: NodeDef, shard: int, answer: Split) -> None:
         """A shard's copy of an op that read these tensors reads its parts of them, and numbers."""
         reading, inputs = self._reading, data_inputs(here)
         count = len(answer.inputs)
@@ -175,22 +246,21 @@ class InputChecks:
           shard: whose reader this is; None of one for all.
           first_row: from which row it has to count, if it holds numbers of rows.
         """
-        state = self._read_as(tensor, state)
+        state = self._reading.decided.read_as(tensor, state)
         if state == WHOLE:
             wanted = Meaning(tensor)
         else:
             assert shard is not None
             wanted = Meaning(tensor, state, frozenset({shard}), first_row=first_row)
-            if state == SUM and self._states[tensor] == WHOLE:
+            if state == SUM and self._reading.decided.state_of_tensor[tensor] == WHOLE:
                 # A whole tensor as terms of a sum: the first shard has all of it.
                 wanted = Meaning(tensor, SUM, frozenset()) if shard else Meaning(tensor)
         found = self._reading.meaning(new)
         if state == WHOLE and isinstance(found, np.ndarray):  # a shard's own copy of a number
             found = wanted if same_array(found, self._reading.facts.value(tensor)) else found
-        if state == WHOLE and shard is not None:
-            siblings = self._reading.copies.get(op_of(tensor))
-            if siblings and op_of(new) in siblings:
-                wanted = wanted if op_of(new) == siblings[shard] else Meaning("")
+        siblings = self._reading.copies.get(op_of(tensor), ())
+        if state == WHOLE and shard is not None and op_of(new) in siblings:
+            wanted = wanted if op_of(new) == self._copy(op_of(tensor), shard) else Meaning("")
         if not isinstance(found, Meaning) or found != wanted:
             part = "all" if shard is None or state == WHOLE else f"part {shard}"
             raise self._wrong(reader, new, f"{part} of {tensor!r}")

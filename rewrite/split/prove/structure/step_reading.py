@@ -11,9 +11,9 @@ from graphs.protos import GraphDef, NodeDef, Nodes, attribute
 from rewrite.pass_base import RewriteError
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.decide import Decisions
-from rewrite.split.decision import Split
-from rewrite.split.list_facts import TensorFacts
+from rewrite.split.decision import DecidedGraph, Split
 from rewrite.split.prove.structure.reshard_reader import JointReader, Meaning, Value, Whole
+from rewrite.split.rules.lists import LIST_SHAPE_OPS
 from rewrite.split.states import WHOLE, Partial, State
 
 
@@ -21,26 +21,78 @@ class Reading:
     """A graph whose ops are parts of those of another one, or join, cut, weigh and count.
 
     Attributes:
-      facts: `shape`, `dtype` and `value` of the other graph's tensors.
+      decided: what becomes of the other graph.
+      facts: what is known of its tensors.
+      nodes: {name: NodeDef} of the graph that is read.
       sizes: entries of the batch in each shard.
+      shards: those that live in this graph.
       where: what is read, in messages.
-      nodes: {name: NodeDef}.
-      copies: {op: its copies, one per shard}, where all shards' lie in this graph.
+      copies: {op: its copies, one for each shard that lives here}.
+      stands_in: {op that asks for a shape: the ops that say it in its place, one per output}; of
+        some only what reads them shows that they say the right thing, they have none.
+      asserts: the ops that refuse a batch with too few entries.
       reader: what it has met of joins, sums and cuts.
     """
 
-    def __init__(self, facts: TensorFacts, sizes: Sequence[int], where: str, asked: int):
-        """Begins; of all parts only those of shard `asked` may be asked for their shape."""
-        self.facts, self.sizes, self.where = facts, tuple(sizes), where
-        self.nodes: Nodes = {}
-        self.copies: dict[str, list[str]] = {}
+    def __init__(
+        self,
+        decided: DecidedGraph,
+        nodes: Nodes,
+        sizes: Sequence[int],
+        shards: Sequence[int],
+        where: str,
+    ):
+        """Begins; of all parts only those of the first shard may be asked for their shape."""
+        self.decided, self.facts, self.nodes = decided, decided.facts, nodes
+        self.sizes, self.shards, self.where = tuple(sizes), shards, where
+        self.copies: dict[str, Sequence[str]] = {}
+        self.stands_in: dict[str, Sequence[str]] = {}
+        self.asserts: set[str] = set()
         self.reader = JointReader(self.sizes, self._whole)
-        self._asked_shard = asked
+        self._said: dict[str, str] = {}
         self._value_of: dict[str, Value] = {}  # by what an input of a NodeDef says
         self._alone = [frozenset({shard}) for shard in range(len(self.sizes))]
 
+    def find(self, node: NodeDef) -> None:
+        """Finds an op's copies, or itself, and what its outputs stand for."""
+        name, answer = node.name, self.decided.answer_of_op[node.name]
+        tensors = [f"{name}:{index}" for index in range(len(self.facts.dtype_of[name]))]
+        whole = [Meaning(tensor) for tensor in tensors]
+        if isinstance(answer, Split):
+            self.copies[name] = self.named(name, len(self.shards))
+            for shard, copy in zip(self.shards, self.copies[name], strict=True):
+                self.means(copy, self.parts(name, answer, shard))
+            if answer.is_repeated and name in self.nodes and name not in self.copies[name]:
+                self.means(name, whole)  # for the whole ops that read it
+        elif self._is_replaced(node, tensors):
+            several = node.op == "ShapeN"
+            self.stands_in[name] = self.named(name, len(tensors)) if several else [name]
+            self._said.update(zip(self.stands_in[name], tensors, strict=False))
+        else:
+            self.means(self.node(name).name, whole)
+
+    def named(self, op: str, count: int) -> Sequence[str]:
+        """The ops that stand for one in its place."""
+        raise NotImplementedError
+
+    def _is_replaced(self, node: NodeDef, outputs: Sequence[str]) -> bool:
+        """Whether something else says what an op says of a shape, which is known."""
+        here, states = self.nodes.get(node.name), self.decided.state_of_tensor
+        return (
+            node.op in SHAPE_OPS | LIST_SHAPE_OPS
+            and any(states[tensor_of(name)] != WHOLE for name in data_inputs(node))
+            and all(self.facts.value(tensor) is not None for tensor in outputs)
+            and (here is None or here.op != node.op or here.input[:] != node.input[:])
+        )
+
     def meaning(self, name: str) -> Value:
-        """What an input stands for: a tensor of the other graph, or a number.
+        """What an input stands for; what says a shape stands for the op that asked for it."""
+        if (said := self._said.get(name.removesuffix(":0"))) is not None:
+            return Meaning(said)
+        return self.value(name)
+
+    def value(self, name: str) -> Value:
+        """What an input is: a tensor of the other graph, or a number.
 
         Raises:
           RewriteError: there is no such tensor, or it comes later.
@@ -59,7 +111,7 @@ class Reading:
 
     def said(self, name: str) -> np.ndarray | None:
         """The number that an op makes, however it stands for something."""
-        return self.number(Reading.meaning(self, name))
+        return self.number(self.value(name))
 
     def numbers_of(self, shard: int) -> np.ndarray:
         """A shard's numbers: its entries, those of all others, those of the shards before it."""
@@ -91,14 +143,9 @@ class Reading:
             raise RewriteError(f"reading {self.where}: {name!r} is missing")
         return self.nodes[name]
 
-    def is_other(self, node: NodeDef) -> bool:
-        """Whether an op of that name is gone, or another one."""
-        here = self.nodes.get(node.name)
-        return here is None or here.op != node.op or here.input[:] != node.input[:]
-
     def read(self, node: NodeDef) -> Sequence[Value]:
         """What the outputs of an op are that the other graph has not."""
-        inputs = [Reading.meaning(self, name) for name in data_inputs(node)]
+        inputs = [self.value(name) for name in data_inputs(node)]
         if node.op in SHAPE_OPS and isinstance(inputs[0], Meaning):
             return list(self._asked(node, inputs))
         known = [self.number(value) for value in inputs]
@@ -114,7 +161,7 @@ class Reading:
             raise RewriteError(f"reading {node.name!r} of {self.where}: its attributes are wrong")
         number = tf.int32 if node.op == "Rank" else tf.as_dtype(attribute(node, "out_type").type)
         for value in inputs:
-            is_here = isinstance(value, Meaning) and value.shards <= {self._asked_shard}
+            is_here = isinstance(value, Meaning) and value.shards <= {self.shards[0]}
             if (
                 not isinstance(value, Meaning)
                 or not is_here
@@ -226,12 +273,7 @@ def _int(node: NodeDef, attribute: str) -> int:
 
 
 class StepReading(Reading):
-    """A split step, understood.
-
-    Attributes:
-      stands_in: {op that asks for a shape: the ops that say it in its place, one per output}.
-      asserts: the ops that refuse a batch with too few entries.
-    """
+    """A split step, understood."""
 
     def __init__(
         self,
@@ -252,16 +294,12 @@ class StepReading(Reading):
         Raises:
           RewriteError: an op is missing, or has no place in a split step.
         """
-        super().__init__(decisions.facts, sizes, "the split step", asked=0)
-        self._properties, self._decisions = decisions.properties, decisions
-        self.nodes = {node.name: node for node in graph_def.node}
-        self.stands_in: dict[str, list[str]] = {}
+        nodes = {node.name: node for node in graph_def.node}
+        super().__init__(decisions, nodes, sizes, range(len(sizes)), "the split step")
         self._names, self._found = copies, set(flat.nodes)
-        self._said: dict[str, str] = {}
-        self.asserts: set[str] = set()
         self._awaited: set[str] = set()
         for node in flat.graph_def.node:
-            self._find(node)
+            self.find(node)
         known = {*flat.nodes, *(name for names in self.copies.values() for name in names)}
         for node in graph_def.node:
             if node.name not in known or node.name in self.stands_in:
@@ -269,48 +307,13 @@ class StepReading(Reading):
         if not self.asserts <= self._awaited:
             raise RewriteError(f"reading a split step: nothing waits for {min(self.asserts)!r}")
 
-    def meaning(self, name: str) -> Value:
-        """As of any graph; what says a shape stands for the op that asked for it."""
-        if (said := self._said.get(name.removesuffix(":0"))) is not None:
-            return Meaning(said)
-        return super().meaning(name)
-
-    def _find(self, node: NodeDef) -> None:
-        """Finds an op's copies, or itself, and what its outputs stand for."""
-        answer = self._decisions.answer_of_op[node.name]
-        tensors = [f"{node.name}:{i}" for i in range(len(self._properties.dtype_of[node.name]))]
-        if isinstance(answer, Split):
-            names = self._named(node.name, len(self.sizes))
-            self.copies[node.name] = names
-            for shard, name in enumerate(names):
-                self.means(name, self.parts(node.name, answer, shard))
-            if answer.is_repeated and node.name in self.nodes:  # for the whole ops that read it
-                self.means(node.name, [Meaning(tensor) for tensor in tensors])
-        elif node.op in SHAPE_OPS and self._is_replaced(node):
-            self.stands_in[node.name] = (
-                self._named(node.name, len(tensors)) if node.op == "ShapeN" else [node.name]
-            )
-            for tensor, name in zip(tensors, self.stands_in[node.name], strict=True):
-                self._said[name] = tensor
-        else:
-            self.node(node.name)
-            self.means(node.name, [Meaning(tensor) for tensor in tensors])
-
-    def _named(self, op: str, count: int) -> list[str]:
-        """The ops that stand for one, each of them for no other."""
+    def named(self, op: str, count: int) -> Sequence[str]:
+        """Each of them stands for no other."""
         names = list(self._names.get(op, ()))
         if len({*names} - self._found) < count or len(names) != count:
             raise RewriteError(f"reading a split step: it has not {count} copies of {op!r}")
         self._found.update(names)
         return [self.node(name).name for name in names]
-
-    def _is_replaced(self, node: NodeDef) -> bool:
-        """Whether something else says what an op says of a shape, which is known."""
-        count = len(self._properties.dtype_of[node.name])
-        said = [self._decisions.values.value(f"{node.name}:{i}") for i in range(count)]
-        states = self._decisions.state_of_tensor
-        reads_parts = any(states[tensor_of(name)] != WHOLE for name in data_inputs(node))
-        return reads_parts and all(each is not None for each in said) and self.is_other(node)
 
     def _read_joint(self, node: NodeDef) -> None:
         """Understands an op that the unsplit step has not."""
@@ -318,7 +321,7 @@ class StepReading(Reading):
         self._awaited.update(name[1:] for name in controls)
         if node.op in ("Assert", "NoOp"):
             for name in data_inputs(node):
-                Reading.meaning(self, name)
+                self.value(name)
             self.asserts.update({node.name} if node.op == "Assert" else ())
             return
         is_late = any(self.node(name[1:]).op != "Assert" for name in controls)
