@@ -49,11 +49,11 @@ def build_step(
     builder = GraphBuilder(
         writer, decisions, range(num_shards), copies, shapes, tensors, functions.adapt
     )
-    read_whole = _ops_read_whole(flat, decisions)
+    read_whole = _ops_read_whole(flat, decisions) & copies.keys()
     for node in flat.graph_def.node:
         require_time()
         builder.add(node)
-        if node.op == "Const" and node.name in copies.keys() & read_whole:
+        if node.op == "Const" and node.name in read_whole:
             builder.add_whole(node)  # so that whole ops read what they did before
     fetches = [_fetch(builder, fetch) for fetch in flat.fetches]
     graph_def, counts = writer.graph_def, tensors.counts
@@ -69,7 +69,7 @@ def build_step(
 
 def _shapes(writer: NodeWriter, decisions: Decisions, num_shards: int, advice: str) -> StepShapes:
     """How large shards are, behind what refuses inputs that the step doesn't take."""
-    dtype_of = decisions.facts.dtype
+    dtype_of = decisions.properties.dtype
     refusals = refuse_other_shapes(writer, decisions.asked_of_feed, dtype_of, advice)
     if not decisions.is_open:
         return FixedShapes(writer, decisions.batch, num_shards, refusals)

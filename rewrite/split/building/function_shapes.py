@@ -9,11 +9,10 @@ from rewrite.split.building.shard_shapes import (
     NUMBERS,
     FixedShapes,
     OpenShapes,
+    SizesInput,
     WholeTensor,
     answer_of_shape,
-    counting,
     elements_per_entry,
-    or_unknown,
 )
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.states import Sharded
@@ -26,20 +25,12 @@ class OpenFunctionShapes:
         self._writer, self._numbers = writer, numbers
         self._unpacked = ""
 
-    def of_shard(
-        self,
-        sizes: str,
-        value: np.ndarray,
-        entries: Mapping[int, Sharded],
-        shard: int,
-        is_of_list: bool = False,
-    ) -> str:
+    def of_shard(self, sizes: SizesInput, shard: int) -> str:
         """See FixedShapes."""
-        counted = counting(value, entries)
-        if not counted:
-            return sizes
-        mine = self._moved("Sub", sizes, value, counted)
-        return or_unknown(self._writer, mine, value.dtype) if is_of_list else mine
+        if not sizes.counting:
+            return sizes.tensor
+        mine = self._moved("Sub", sizes.tensor, sizes.value, sizes.counting)
+        return sizes.or_unknown(self._writer, mine)
 
     def of_whole(self, node: NodeDef, name: str, part: str, whole: WholeTensor) -> str:
         """See FixedShapes; also what is said of the shape of a list's element."""

@@ -9,7 +9,7 @@ from graphs.protos import NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.building.function_shapes import OpenFunctionShapes, ShardShapes
 from rewrite.split.building.function_tensors import FunctionTensors
-from rewrite.split.building.shard_shapes import WholeTensor
+from rewrite.split.building.shard_shapes import SizesInput, WholeTensor
 from rewrite.split.building.step_tensors import StepTensors
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decision import DecidedGraph, Split, attributes_of_copies, type_of_copies
@@ -102,9 +102,8 @@ class GraphBuilder:
             value = self._known(data_inputs(node)[position])
             if value is None:
                 raise RewriteError(f"splitting {node.name!r}: a size is not known beforehand")
-            inputs[position] = self._shapes.of_shard(
-                inputs[position], value, entries, shard, "TensorList" in node.op
-            )
+            sizes = SizesInput(inputs[position], value, entries, "TensorList" in node.op)
+            inputs[position] = self._shapes.of_shard(sizes, shard)
         for position, rows in answer.row_inputs.items() if shard else ():
             tensor = tensor_of(data_inputs(node)[position])
             dtype = self.decided.facts.dtype(tensor)

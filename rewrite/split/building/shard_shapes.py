@@ -1,6 +1,7 @@
 """How large each shard is: known beforehand, or computed when the batch comes."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -34,6 +35,37 @@ class WholeTensor:
     answer: np.ndarray
     shape: Shape = None
     sizes: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SizesInput:
+    """An input of an op that holds sizes.
+
+    Attributes:
+      tensor: the whole tensor.
+      value: what it holds for the batch size that the step is placed for.
+      entries: {entry: how it counts the batch}; an entry of -1 stays, which TensorFlow infers.
+      is_of_list: whether a list may have said them, which says -1 for what it doesn't know.
+    """
+
+    tensor: str
+    value: np.ndarray
+    entries: Mapping[int, Sharded]
+    is_of_list: bool
+
+    @functools.cached_property
+    def counting(self) -> dict[int, Sharded]:
+        """The entries that change with the batch."""
+        flat = self.value.reshape(-1)
+        return {entry: state for entry, state in self.entries.items() if flat[entry] != -1}
+
+    def or_unknown(self, writer: NodeWriter, mine: str) -> str:
+        """Sizes less what others have; -1 where a list said that, which is less still."""
+        if not self.is_of_list:
+            return mine
+        number = self.value.dtype
+        unknown = writer.shared_const(np.array(-1, number))
+        return writer.op("Maximum", "split/size_or_unknown", [mine, unknown], T=number)
 
 
 class FixedShapes:
@@ -72,24 +104,12 @@ class FixedShapes:
             self._waiting[inner] = self._writer.const(name, sizes, [f"^{self.refusal}"])
         return self._waiting[inner]
 
-    def of_shard(
-        self,
-        sizes: str,
-        value: np.ndarray,
-        entries: Mapping[int, Sharded],
-        shard: int,
-        is_of_list: bool = False,
-    ) -> str:
-        """An input that holds sizes, with those of one shard.
-
-        Args:
-          sizes: the whole tensor.
-          value: what it holds for the batch size that the step is placed for.
-          entries: {entry: how it counts the batch}; an entry of -1 stays.
-          shard: whose.
-          is_of_list: whether a list may have said them, which says -1 for what it doesn't know.
-        """
-        return self._writer.shared_const(with_batch(value, entries, self._sizes[shard]), shard)
+    def of_shard(self, sizes: SizesInput, shard: int) -> str:
+        """An input that holds sizes, with those of one shard."""
+        mine = np.array(sizes.value)
+        for entry, state in sizes.counting.items():
+            mine.reshape(-1)[entry] = state.size(self._sizes[shard])
+        return self._writer.shared_const(mine, shard)
 
     def of_whole(self, node: NodeDef, name: str, part: str, whole: WholeTensor) -> str:
         """What a Shape, Size or Rank says of a whole tensor that is there in parts only.
@@ -198,24 +218,18 @@ class OpenShapes:
             ),
         )  # fmt: skip
 
-    def of_shard(
-        self,
-        sizes: str,
-        value: np.ndarray,
-        entries: Mapping[int, Sharded],
-        shard: int,
-        is_of_list: bool = False,
-    ) -> str:
+    def of_shard(self, sizes: SizesInput, shard: int) -> str:
         """See FixedShapes."""
-        counted = counting(value, entries)
-        if not counted:
-            return sizes
+        if not sizes.counting:
+            return sizes.tensor
 
         def made() -> str:
-            mine = self._moved("Sub", sizes, value, counted, shard, f"shard_{shard}/shape")
-            return or_unknown(self._writer, mine, value.dtype) if is_of_list else mine
+            name = f"shard_{shard}/shape"
+            mine = self._moved("Sub", sizes.tensor, sizes.value, sizes.counting, shard, name)
+            return sizes.or_unknown(self._writer, mine)
 
-        return self._once(("shape", sizes, shard, is_of_list, *counted.items()), made)
+        key = sizes.tensor, sizes.is_of_list, *sizes.counting.items()
+        return self._once(("shape", shard, *key), made)
 
     def of_whole(self, node: NodeDef, name: str, part: str, whole: WholeTensor) -> str:
         """See FixedShapes."""
@@ -354,26 +368,6 @@ class OpenShapes:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
-
-
-def or_unknown(writer: NodeWriter, sizes: str, number: DType) -> str:
-    """Sizes less what others have; -1 where they were that, which is less still."""
-    unknown = writer.shared_const(np.array(-1, number))
-    return writer.op("Maximum", "split/size_or_unknown", [sizes, unknown], T=number)
-
-
-def counting(value: np.ndarray, entries: Mapping[int, Sharded]) -> dict[int, Sharded]:
-    """The entries that count the batch; those of -1 leave that to TensorFlow."""
-    flat = value.reshape(-1)
-    return {entry: state for entry, state in entries.items() if flat[entry] != -1}
-
-
-def with_batch(value: np.ndarray, entries: Mapping[int, Sharded], batch: int) -> np.ndarray:
-    """The same sizes for a batch of so many entries."""
-    new = np.array(value)
-    for entry, state in counting(value, entries).items():
-        new.reshape(-1)[entry] = state.size(batch)
-    return new
 
 
 def elements_per_entry(value: np.ndarray, entries: Mapping[int, Sharded]) -> np.ndarray:

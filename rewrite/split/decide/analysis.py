@@ -10,8 +10,9 @@ from graphs.names import data_inputs, op_of, tensor_of
 from graphs.protos import NodeDef, Nodes
 from graphs.tensor_protos import is_open
 from rewrite.split.constant_folding import SHAPE_OPS
+from rewrite.split.decide.given import Given
 from rewrite.split.decide.per_example_rows import block_of_rows
-from rewrite.split.decision import Answer, Split, StayWhole
+from rewrite.split.decision import Answer, DecidedFunction, Split, StayWhole
 from rewrite.split.functions import Bodies, functions_of
 from rewrite.split.rules.list_elements import ListElements
 from rewrite.split.rules.lists import (
@@ -60,7 +61,6 @@ class Analysis:
     Attributes:
       batch: how many entries the batch has.
       elements: what is known of its lists.
-      bodies: the functions, as they were opened and decided before.
       may_be_dead: ops that not every run needs.
     """
 
@@ -81,7 +81,7 @@ class Analysis:
         self._rules, self._function_rule = rules, function_rule
         self.elements = ListElements()
         self._causes: dict[str, StayWhole] = {}
-        self.bodies = bodies
+        self._bodies = bodies
         depth = depth_in_conditionals(flat.graph_def.node, flat.unit_of_node)
         self.may_be_dead = {name for name, inside in depth.items() if inside}
 
@@ -116,6 +116,47 @@ class Analysis:
                 else:
                     states[tensor] = _state(view, answer, index)
         return answers, states
+
+    def function(self, scope: str, name: str, given: Given) -> DecidedFunction | None:
+        """What becomes of a function that is given this; None where it can't be opened.
+
+        Its results are in the states in which it makes them.
+        """
+        if given.sources or any(isinstance(state, Optioned) for state in given.states):
+            return self._decided(scope, name, given)  # what is outside counts, too
+        key = (
+            self.batch,
+            scope,
+            name,
+            tuple((state, getattr(state, "roots", None)) for state in given.states),
+            tuple(given.arguments),
+            tuple(given.elements),
+            self.elements.known_in(scope),
+        )
+        known, lists = self._bodies.decided, self.elements
+        if key not in known:
+            self.elements = lists.for_body()
+            try:
+                known[key] = self._decided(scope, name, given), self.elements
+            finally:
+                self.elements = lists
+        decided, found = known[key]
+        lists.take(found)
+        return decided
+
+    def _decided(self, scope: str, function: str, given: Given) -> DecidedFunction | None:
+        body = self._bodies.opened(function, given.arguments)
+        if body is None:
+            return None
+        facts = Facts(body.flat, body.properties, body.values)
+        for name, element in zip(body.arguments, given.elements, strict=True):
+            if element is not None:
+                facts.elements[name] = element
+        facts.given.update(zip(body.arguments, given.sources, strict=False))
+        states = dict(zip(body.arguments, given.states, strict=True))
+        answers, states_of = self.ops(facts, states, scope)
+        results = [states_of[tensor] for tensor in body.outputs]
+        return DecidedFunction(facts, answers, states_of, body, results)
 
     def _is_never_cut(self, facts: Facts, node: NodeDef, scope: str) -> bool:
         """Whether nothing that a whole op makes is cut again; nothing is in a body."""

@@ -8,8 +8,8 @@ from graphs.building.known_tensors import joined_shapes
 from graphs.names import data_inputs, op_of, tensor_of
 from graphs.protos import NodeDef
 from rewrite.split.decide.analysis import Analysis
+from rewrite.split.decide.given import Given, joined_state
 from rewrite.split.decide.shard_local import why_not_local
-from rewrite.split.decide.split_function import Given, joined_state, run_function
 from rewrite.split.decision import Answer, DecidedFunction, Split, StayWhole
 from rewrite.split.functions import functions_of
 from rewrite.split.list_facts import joined
@@ -31,7 +31,7 @@ def branches_answer(
     results: list[State] = []
     for key, function in functions.items():
         own = _as_taken(facts, node, key, given, first)
-        body = run_function(analysis, f"{scope}{key}/", function, own)
+        body = analysis.function(f"{scope}{key}/", function, own)
         if body is None:
             return StayWhole("a function that it runs can't be opened")
         bodies[key] = body

@@ -16,8 +16,8 @@ from graphs.names import data_inputs, tensor_of
 from graphs.protos import NodeDef
 from rewrite.split.decide.analysis import Analysis
 from rewrite.split.decide.branches import branches_answer
+from rewrite.split.decide.given import Given, given_to, joined_state
 from rewrite.split.decide.shard_local import why_not_local
-from rewrite.split.decide.split_function import Given, given_to, joined_state, run_function
 from rewrite.split.decision import Answer, DecidedFunction, Split, StayWhole
 from rewrite.split.functions import functions_of
 from rewrite.split.list_facts import Element, joined
@@ -64,7 +64,7 @@ def _loop(
 ) -> Answer:
     """A loop: its states are those that one more iteration would not change."""
     for _ in range(MAX_ROUNDS):
-        body = run_function(analysis, scope, functions["body"], given)
+        body = analysis.function(scope, functions["body"], given)
         if body is None:
             return StayWhole("the body of the loop can't be opened")
         after = _after_iteration(analysis, body, given)
@@ -78,7 +78,7 @@ def _loop(
     for position, argument in enumerate(given.arguments):  # whatever becomes of the loop
         facts.learn_shape(f"{node.name}:{position}", argument.shape)
     body = dataclasses.replace(body, results=tuple(given.states))
-    condition = run_function(analysis, scope, functions["cond"], given)
+    condition = analysis.function(scope, functions["cond"], given)
     library = facts.flat.library
     if (
         condition is None

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from graphs.building.op_outputs import argument_types, attr_of, op_definition, output_offsets
+from graphs.building.op_outputs import argument_types, attr_of, op_definition, output_names
 from graphs.function_library import library_of, named_functions
 from graphs.protos import GraphDef, Library, NodeDef, Operation, Tensor, TensorShape
 from rewrite.split.float64.types import fill_in_types, is_random, wide_type, widen_types, widened
@@ -253,16 +253,8 @@ def _full(name: str, function: str) -> str:
 
 def _output_names(node: NodeDef, library: Library, function: str) -> list[str]:
     """What inputs call the outputs of an op."""
-    types = argument_types(node, library, of_outputs=True)
-    if not function:
-        return [f"{node.name}:{index}" for index in range(len(types))]
-    offsets = output_offsets(node, library)
-    ends = [*offsets.values(), len(types)][1:]
-    return [
-        f"{node.name}:{argument}:{index}"
-        for (argument, begin), end in zip(offsets.items(), ends, strict=True)
-        for index in range(end - begin)
-    ]
+    names = output_names(node, library)
+    return [f"{node.name}:{name if function else index}" for index, name in enumerate(names)]
 
 
 # Formulas, in float64, of ops that TensorFlow has no float64 kernels for.

@@ -73,6 +73,10 @@ class FunctionProver:
         reading = FunctionReading(split, function, self._library, shard, self._sizes, has_numbers)
         checks = OpChecks(reading, self.op)
         for node in reading.whole:
+            answer = split.answer_of_op[node.name]
+            if isinstance(answer, Split) and answer.row_inputs:  # no function's op is cut so
+                what = f"it reads {node.input[-1]!r}, wanted row numbers of its shard"
+                raise RewriteError(f"reading {node.name!r} of {reading.where}: {what}")
             checks.op(node)
         results = zip(reading.results, split.body.outputs, split.results, strict=False)
         for new, old, state in results:

@@ -7,7 +7,8 @@ import numpy as np
 
 from graphs.building.op_outputs import op_definition
 from graphs.names import data_inputs, op_of, tensor_of
-from graphs.protos import AttrValue, NodeDef, ShapeProto, attribute
+from graphs.protos import AttrValue, NodeDef, attribute
+from graphs.tensor_protos import shape_of
 from rewrite.compare_graphs import same_content
 from rewrite.pass_base import RewriteError
 from rewrite.split.decision import Split, attributes_of_copies, type_of_copies
@@ -42,15 +43,15 @@ class Wanted(NamedTuple):
     beside: Sequence[str]
 
 
-def wanted_of(node: NodeDef, answer: Split | None) -> Wanted:
+def _wanted_of(node: NodeDef, answer: Split | None) -> Wanted:
     """What an op has to become, whole or for each of many shards."""
     own = set() if answer is None else _of_functions(answer)
     attributes = _computing(attributes_of_copies(node, answer), own)
     waits = [name[1:] for name in node.input if name.startswith("^")]
-    return Wanted(node, answer, attributes, own, data_inputs(node), waits, beside(node))
+    return Wanted(node, answer, attributes, own, data_inputs(node), waits, _beside_of(node))
 
 
-def require_same_op(here: NodeDef, wanted: Wanted) -> None:
+def _require_same_op(here: NodeDef, wanted: Wanted) -> None:
     """Raises RewriteError unless `here` is the op: type and attributes but for decided ones."""
     found = _computing(here.attr, wanted.of_functions)
     op = type_of_copies(wanted.node, wanted.answer)
@@ -67,7 +68,7 @@ def require_same_op(here: NodeDef, wanted: Wanted) -> None:
         _require_types(wanted.node, here, wanted.answer, more)
 
 
-def beside(node: NodeDef) -> list[str]:
+def _beside_of(node: NodeDef) -> list[str]:
     """The ops that a node has to lie beside."""
     wishes = node.attr["_class"].list.s if "_class" in node.attr else ()
     return [each.decode().removeprefix("loc:@") for each in wishes]
@@ -95,20 +96,15 @@ def _require_types(node: NodeDef, here: NodeDef, answer: Split, more: int) -> No
         is_right &= len(before.list.func) == len(after.list.func)
         is_right &= all(not each.attr for each in (after.func, *after.list.func))
     if "output_shapes" in node.attr:
-        shapes = [_sizes(shape) for shape in attribute(node, "output_shapes").list.shape]
-        found = [_sizes(shape) for shape in attribute(here, "output_shapes").list.shape]
+        shapes = [shape_of(shape) for shape in attribute(node, "output_shapes").list.shape]
+        found = [shape_of(shape) for shape in attribute(here, "output_shapes").list.shape]
         is_right &= len(found) in (len(shapes), len(shapes) + more)
         for shape, mine, state in zip(shapes, found, answer.outputs, strict=False):
-            is_cut = isinstance(state, Sharded) and shape is not None and state.axis < len(shape)
-            if is_cut and shape is not None and isinstance(state, Sharded):
-                shape = [*shape[: state.axis], -1, *shape[state.axis + 1 :]]
+            if isinstance(state, Sharded) and shape is not None and state.axis < len(shape):
+                shape = (*shape[: state.axis], -1, *shape[state.axis + 1 :])
             is_right &= shape == mine
     if not is_right:
         raise RewriteError(f"reading {here.name!r} of the split step: it hands on something else")
-
-
-def _sizes(shape: ShapeProto) -> list[int] | None:
-    return None if shape.unknown_rank else [dim.size for dim in shape.dim]
 
 
 def same_array(one: np.ndarray | None, other: np.ndarray | None) -> bool:
@@ -143,7 +139,7 @@ class OpChecks:
         if name in reading.stands_in:
             self._shape(node)
         elif name not in reading.copies:
-            here, wanted = reading.nodes[name], wanted_of(node, None)
+            here, wanted = reading.nodes[name], _wanted_of(node, None)
             self._same(here, wanted, None)
             for old, new in zip(wanted.inputs, data_inputs(here), strict=True):
                 self.reads(name, new, tensor_of(old), WHOLE, None)
@@ -154,8 +150,8 @@ class OpChecks:
                 raise RewriteError(f"reading {reading.where}: {name!r} has effects, and has copies")
             copies = reading.copies[name]
             if name in reading.nodes and name not in copies:
-                self._same(reading.nodes[name], wanted_of(node, None), None)
-            wanted = wanted_of(node, answer)
+                self._same(reading.nodes[name], _wanted_of(node, None), None)
+            wanted = _wanted_of(node, answer)
             tensors = [tensor_of(old) for old in wanted.inputs]
             for shard, copy in zip(reading.shards, copies, strict=True):
                 here = reading.nodes[copy]
@@ -165,9 +161,9 @@ class OpChecks:
 
     def _same(self, here: NodeDef, wanted: Wanted, shard: int | None) -> None:
         """The same op type, attributes but for those that were decided, and control edges."""
-        require_same_op(here, wanted)
+        _require_same_op(here, wanted)
         names = {name for each in wanted.beside for name in self._beside(each, shard)}
-        if set(beside(here)) != names:
+        if set(_beside_of(here)) != names:
             raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
         self._waits(wanted.waits, here, shard)
 
