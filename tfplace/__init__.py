@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tfplace.api.load import load
     from tfplace.api.placed_step import PlacedStep, place
     from tfplace.report.report import Report
-    from tfplace.simulation.prediction import Prediction
+    from tfplace.simulation.simulated import Prediction
 
 __all__ = [
     "Cluster",
@@ -55,7 +55,7 @@ _HOMES = {
     "Cluster": "graphs.cluster",
     "Device": "graphs.cluster",
     "PlacedStep": "tfplace.api.placed_step",
-    "Prediction": "tfplace.simulation.prediction",
+    "Prediction": "tfplace.simulation.simulated",
     "Report": "tfplace.report.report",
     "TfplaceError": "graphs.errors",
     "cluster": "tfplace.api.commands",

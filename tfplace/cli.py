@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from graphs.errors import OutputError, TfplaceError
-from tfplace.commands.command_table import COMMANDS, run_command
-from tfplace.commands.flag_table import Flag
+from tfplace.commands.command_table import COMMANDS, Flag, run_command
 from tfplace.commands.outcome import (
     EXIT_BAD_INPUT,
     EXIT_DEFECT,

@@ -28,8 +28,7 @@ from tfplace.grouping.copies import shard_of_op
 from tfplace.optimizing import optimize
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
-from tfplace.report.explaining.parallelism import parallelism_of
-from tfplace.report.explaining.parallelism_text import parallelism_text
+from tfplace.report.explaining.parallelism import parallelism_of, parallelism_text
 from tfplace.report.explaining.waiting import short_names
 from tfplace.simulation.simulated import Simulated, simulated
 from tfplace.units_text import seconds_text

@@ -78,11 +78,11 @@ def _annealer(module: str, name: str, takes_known: bool = False) -> Maker:
 # order.
 ONE_SHOTS: Mapping[str, tuple[str, str]] = {
     "single": ("placers.one_shot", "single_devices"),  # all ops on one device
-    "topological": ("placers.topological", "m_topo"),  # cuts of the topological order
+    "topological": ("placers.cuts", "m_topo"),  # cuts of the topological order
     "etf": ("placers.earliest_start", "m_etf"),  # earliest task first
-    "metis": ("placers.metis", "minimum_cuts"),  # balanced minimum cuts
+    "metis": ("placers.cuts", "minimum_cuts"),  # balanced minimum cuts
     "heft": ("placers.heft", "heft"),  # upward ranks, earliest finish
-    "sct": ("placers.sct", "m_sct"),  # favourite children from a linear program
+    "sct": ("placers.earliest_start", "m_sct"),  # favourite children from a linear program
 }
 
 # What of them a split step's search begins with: they are baselines, and known by then.
@@ -94,7 +94,7 @@ devices m-TOPO's repairs take a minute."""
 # The same for split steps alone; no --algorithm is called so.
 SPLIT_SHOTS: Mapping[str, tuple[str, str]] = {
     "data_parallel": ("placers.data_parallel", "data_parallel_starts"),
-    "pipeline": ("placers.pipeline", "pipelines"),
+    "pipeline": ("placers.data_parallel", "pipelines"),
 }
 
 ALGORITHMS: Mapping[str, Maker] = {

@@ -19,7 +19,7 @@ from tfplace.optimizing import optimize as optimize_with
 from tfplace.progress import Progress
 from tfplace.report.inspection import Inspection, inspect_model
 from tfplace.report.report import Report
-from tfplace.simulation.prediction import Prediction
+from tfplace.simulation.simulated import Prediction
 
 Path = str | os.PathLike[str]
 

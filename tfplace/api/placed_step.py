@@ -15,13 +15,15 @@ from graphs.protos import KerasModel, KerasObject, Structure, TfVariable
 from tfplace.api.example_call import bound, example_call
 from tfplace.api.flags import OptimizeFlags
 from tfplace.api.flat_step import TRAIN
-from tfplace.api.keras_fit import fit, made_of, require_the_same
-from tfplace.api.keras_step import (
+from tfplace.api.keras_models import (
     as_keras_data,
+    fit,
     is_keras_model,
     keras_example,
     keras_step,
+    made_of,
     openings,
+    require_the_same,
     reset_metrics,
 )
 from tfplace.api.placings import Placings

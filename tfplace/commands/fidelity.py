@@ -26,8 +26,7 @@ def _fidelity(model: str, values: flags.FlagValues) -> int:
     begin(model, values)
 
     from tfplace.fidelity.first_round import prepared_as_known
-    from tfplace.fidelity.picture import scatter_png
-    from tfplace.fidelity.result import fidelity_to_json, print_fidelity
+    from tfplace.fidelity.result import fidelity_to_json, print_fidelity, scatter_png
     from tfplace.fidelity.study import FidelityConfig, study_fidelity
     from tfplace.progress import progress_for
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from graphs.errors import UsageError
-from tfplace.commands.flag_table import SIZES
+from tfplace.commands.command_table import SIZES
 from tfplace.commands.outcome import say_starting, text_output
 from tfplace.output_paths import require_free, writable
 

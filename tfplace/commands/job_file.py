@@ -24,8 +24,7 @@ from absl import flags
 from graphs.clusters.json_values import parse_bytes
 from graphs.errors import JobsError, OutputError, TfplaceError, UsageError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
-from tfplace.commands.command_table import COMMANDS
-from tfplace.commands.flag_table import FORMAT, JOB, Flag, define
+from tfplace.commands.command_table import COMMANDS, FORMAT, JOB, Flag, define
 from tfplace.commands.from_flags import given_flags, shards_asked
 from tfplace.commands.parse import parse, require_flagfiles
 from tfplace.runs.batch.job_state import CHECKPOINT_FOLDER, JOBS_FOLDER, Job

@@ -11,8 +11,7 @@ from absl import flags
 
 from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
-from tfplace.commands.command_table import COMMANDS
-from tfplace.commands.flag_table import FORMAT, Flag, define
+from tfplace.commands.command_table import COMMANDS, FORMAT, Flag, define
 from tfplace.commands.outcome import one_line
 
 _WANTED = {

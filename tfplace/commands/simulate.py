@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from graphs.op_graph import IntArray
     from tfplace.preparing.options import ProblemOptions
     from tfplace.preparing.prepare import PreparedModel
-    from tfplace.simulation.prediction import Prediction
+    from tfplace.simulation.simulated import Prediction
 
 
 _STATUS_OF = {
@@ -46,11 +46,10 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     simulated_step = predicted(arguments[0], values)
     prepared, prediction = simulated_step.prepared, simulated_step.prediction
 
-    from tfplace.report.of_simulation import simulation_facts, simulation_sentences
     from tfplace.report.sentences import order_text
     from tfplace.report.text import print_facts
-    from tfplace.report.text_report import print_prediction
-    from tfplace.simulation.prediction import placements_per_second
+    from tfplace.report.text_report import print_prediction, simulation_facts, simulation_sentences
+    from tfplace.simulation.simulated import placements_per_second
 
     placement, options = simulated_step.placement, problem_options(arguments[0], values)
     can_run = prediction.step_seconds is not None
@@ -100,7 +99,7 @@ def _predicted(options: "ProblemOptions", values: flags.FlagValues) -> Simulated
     from graphs.problem_file import write_problem
     from tfplace.choosing.scheduling.model_order import order_facts, simulated_in_order, with_order
     from tfplace.preparing.prepare import prepare
-    from tfplace.simulation.prediction import prediction_of
+    from tfplace.simulation.simulated import prediction_of
     from tfplace.simulation.timeline import chrome_trace
 
     prepared = with_order(prepare(options), options.order)

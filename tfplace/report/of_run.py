@@ -16,15 +16,14 @@ from tfplace.preparing.prepare import PreparedModel
 from tfplace.preparing.written_devices import LoadingNeeds
 from tfplace.proving.proof import Proof
 from tfplace.report.explaining.explained import Explained
-from tfplace.report.explaining.parallelism import parallelism_of
-from tfplace.report.explaining.parallelism_text import parallelism_facts
+from tfplace.report.explaining.parallelism import parallelism_facts, parallelism_of
 from tfplace.report.explaining.sensitivity import sensitivity
 from tfplace.report.report import Measured, Report
 from tfplace.report.sentences import advice, shards_advice
 from tfplace.report.split_facts import any_split_facts, split_facts
 from tfplace.report.text_calibration import machine_facts
 from tfplace.search.trial_log import SearchResult
-from tfplace.simulation.prediction import Best
+from tfplace.simulation.simulated import Best
 from tfplace.version import __version__
 
 

@@ -20,7 +20,7 @@ from tfplace.report.sentences import (
     needed_text,
     too_short_text,
 )
-from tfplace.simulation.prediction import Best
+from tfplace.simulation.simulated import Best
 from tfplace.units_text import seconds_text
 
 SCHEMA_VERSION = 1

@@ -11,7 +11,7 @@ from tfplace.report.report import SCHEMA_VERSION, plain
 from tfplace.report.sentences import bound_text, is_untried
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_report import print_prediction
-from tfplace.simulation.prediction import Best, prediction_of
+from tfplace.simulation.simulated import Best, prediction_of
 from tfplace.units_text import seconds_text
 from tfplace.version import __version__
 

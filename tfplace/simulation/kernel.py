@@ -9,8 +9,7 @@ import numpy as np
 
 from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, IntArray, LongArray
-from tfplace.simulation.arrays import SimulationArrays
-from tfplace.simulation.executor_arrays import ExecutorArrays
+from tfplace.simulation.arrays import ExecutorArrays, SimulationArrays
 from tfplace.simulation.rules_1_to_6 import reset, run
 from tfplace.simulation.rules_7_to_10 import run_with_executor
 from tfplace.simulation.scratch import Scratch

@@ -11,9 +11,8 @@ import numpy as np
 
 from graphs.host.compiled import compiled_part
 from graphs.op_graph import IntArray
-from tfplace.simulation.arrays import SimulationArrays
+from tfplace.simulation.arrays import ExecutorArrays, SimulationArrays
 from tfplace.simulation.event_heap import pop_event, pop_key, push_event, push_key
-from tfplace.simulation.executor_arrays import ExecutorArrays
 from tfplace.simulation.rules_1_to_6 import (
     ITEM_MASK,
     TURN_SHIFT,

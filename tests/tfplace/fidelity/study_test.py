@@ -13,8 +13,7 @@ from graphs.placement import Infeasible
 from tests.builders import with_executor
 from tfplace.cli import main
 from tfplace.fidelity.error_sources import Amount, OpTypeError, TracedStep
-from tfplace.fidelity.picture import scatter_png
-from tfplace.fidelity.result import fidelity_to_json, print_fidelity
+from tfplace.fidelity.result import fidelity_to_json, print_fidelity, scatter_png
 from tfplace.fidelity.study import (
     Fidelity,
     FidelityConfig,

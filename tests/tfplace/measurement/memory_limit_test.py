@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from graphs.loading.load_options import LoadOptions
 from graphs.placement import Infeasible, Measurement
-from tfplace.choosing.real_runs.compare_memory import MemoryPeak, compare_memory
+from tfplace.choosing.real_runs.compare import MemoryPeak, compare_memory
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare

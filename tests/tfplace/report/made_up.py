@@ -10,8 +10,7 @@ from tfplace.choosing.baselines import Baseline
 from tfplace.measurement.timing import Timing
 from tfplace.report.explaining.explained import Explained, explain
 from tfplace.report.report import Measured, Report
-from tfplace.simulation.prediction import Best
-from tfplace.simulation.simulated import simulated
+from tfplace.simulation.simulated import Best, simulated
 
 
 def made_up(

@@ -15,8 +15,8 @@ from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
 from tfplace.report.device_check import check_devices, print_check
 from tfplace.report.inspection import inspect
-from tfplace.report.of_simulation import simulation_facts, simulation_sentences
 from tfplace.report.split_facts import split_sentences
+from tfplace.report.text_report import simulation_facts, simulation_sentences
 from tfplace.simulation.simulated import simulated
 
 

@@ -9,8 +9,7 @@ from graphs.cluster import TransferWork
 from graphs.clusters.cluster_file import cluster_to_json
 from tests.builders import Machine
 from tfplace.measurement.calibration.calibrating import Calibration
-from tfplace.measurement.calibration.contention import Contention
-from tfplace.measurement.calibration.device_figures import OpFigures, StepFigures
+from tfplace.measurement.calibration.device_figures import Contention, OpFigures, StepFigures
 from tfplace.measurement.calibration.line_fit import LineFit
 from tfplace.measurement.calibration.link_figures import BusyFigures, LinkFigures, RuleChoice
 from tfplace.report.text import console

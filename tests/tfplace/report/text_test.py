@@ -10,7 +10,7 @@ from rewrite.verify import Verified
 from tests.builders import Machine, two_towers
 from tests.tfplace.report.made_up import made_up
 from tfplace.choosing.device_counts import OnDevices
-from tfplace.choosing.real_runs.compare_memory import MemoryPeak
+from tfplace.choosing.real_runs.compare import MemoryPeak
 from tfplace.choosing.run_results import Comparison, Tried
 from tfplace.measurement.timing import Timing
 from tfplace.report.device_check import DeviceCheck, DeviceMemory, Misplaced, print_check
@@ -20,8 +20,7 @@ from tfplace.report.sentences import apart_text, bound_text, needed_text, too_sh
 from tfplace.report.text import console, print_facts, table
 from tfplace.report.text_report import print_phases, print_prediction, print_report
 from tfplace.report.text_timings import print_comparison, print_memory
-from tfplace.simulation.prediction import prediction_of
-from tfplace.simulation.simulated import simulated
+from tfplace.simulation.simulated import prediction_of, simulated
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from tests.builders import (
     with_executor,
 )
 from tfplace.simulation.evaluator import SimulatingEvaluator
-from tfplace.simulation.prediction import Best, Prediction, prediction_of
-from tfplace.simulation.simulated import simulated
+from tfplace.simulation.simulated import Best, Prediction, prediction_of, simulated
 from tfplace.simulation.simulator import Simulator
 
 

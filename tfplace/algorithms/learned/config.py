@@ -7,7 +7,7 @@ tfplace's choice, tuned in the simulator.
 
 import dataclasses
 
-from tfplace.algorithms.learned.reward import FAILING_REWARD
+from tfplace.algorithms.learned.learning.appraisal import FAILING_REWARD
 from tfplace.grouping.grouped_problem import GroupingConfig
 
 

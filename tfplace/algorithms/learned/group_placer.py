@@ -11,7 +11,7 @@ from graphs.placement import Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import ColocRLConfig, SpotlightConfig
 from tfplace.algorithms.learned.features import group_features, op_table
-from tfplace.algorithms.learned.learning.appraisal import Appraisal
+from tfplace.algorithms.learned.learning.appraisal import Appraisal, feasible
 from tfplace.algorithms.learned.learning.policy_gradient import close_to
 from tfplace.algorithms.learned.policies import seq2seq
 from tfplace.algorithms.learned.policies.distributions import (
@@ -20,7 +20,6 @@ from tfplace.algorithms.learned.policies.distributions import (
     gumbel_noise,
     log_prior,
 )
-from tfplace.algorithms.learned.reward import feasible
 from tfplace.algorithms.learned.sequence_learner import (
     Loss,
     SequenceLearner,
@@ -132,7 +131,7 @@ class ColocRL(GroupPlacer):
 
     Departures: one process instead of many asynchronous ones, a smaller network, at most
     `max_groups` groups, advantages over their median size in a batch. Rewards as in
-    `tfplace.algorithms.learned.reward`, numbers as in ColocRLConfig.
+    `appraisal.reward`, numbers as in ColocRLConfig.
     """
 
     def __init__(
@@ -165,7 +164,7 @@ class Spotlight(GroupPlacer):
 
     Departures, where tfplace/docs/published.md says nothing: the groups (minimum cuts), the size of
     the network, Adam and its rate, the batch of ten, the moving-average baseline, advantages over
-    their median size in a batch. Rewards as in `tfplace.algorithms.learned.reward`. With `start`,
+    their median size in a batch. Rewards as in `appraisal.reward`. With `start`,
     which no paper has, the search goes on from a placement (see `__init__`).
     """
 

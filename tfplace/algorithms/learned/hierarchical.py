@@ -19,7 +19,7 @@ from tfplace.algorithms.learned.features import (
     op_table,
     type_ids,
 )
-from tfplace.algorithms.learned.learning.appraisal import Appraisal
+from tfplace.algorithms.learned.learning.appraisal import Appraisal, feasible
 from tfplace.algorithms.learned.learning.policy_gradient import (
     Descent,
     policy_gradient_loss,
@@ -32,7 +32,6 @@ from tfplace.algorithms.learned.policies.distributions import (
 )
 from tfplace.algorithms.learned.policies.graph_embedding import dense
 from tfplace.algorithms.learned.policies.seq2seq import Sequence as GroupSequence
-from tfplace.algorithms.learned.reward import feasible
 from tfplace.algorithms.learned.sequence_learner import SequenceLearner, reinforce_loss
 from tfplace.grouping.grouped_problem import GroupedProblem, GroupingConfig, grouped_problem
 from tfplace.grouping.quotient import colocation_units, group_allowed, group_sums

@@ -10,7 +10,11 @@ from graphs.placement import Measurement, Outcome
 from graphs.problem import Problem
 from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import PlacetoConfig
-from tfplace.algorithms.learned.learning.appraisal import over_root_mean_square
+from tfplace.algorithms.learned.learning.appraisal import (
+    over_root_mean_square,
+    penalised_seconds,
+    reference_seconds,
+)
 from tfplace.algorithms.learned.learning.policy_gradient import (
     Descent,
     mean_entropy,
@@ -25,7 +29,6 @@ from tfplace.algorithms.learned.policies.placement_features import (
     episode_features,
     graph_relations,
 )
-from tfplace.algorithms.learned.reward import penalised_seconds, reference_seconds
 from tfplace.grouping.grouped_problem import grouped_problem
 from tfplace.search.kept import snapshot
 from tfplace.search.trial import Proposal

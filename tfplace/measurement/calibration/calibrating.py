@@ -11,10 +11,13 @@ import numpy as np
 
 from graphs.cluster import Cluster, Device
 from graphs.errors import ClusterError
-from tfplace.measurement.calibration.contention import COPIES, Contention, hosts, measure_contention
 from tfplace.measurement.calibration.device_figures import (
+    COPIES,
+    Contention,
     OpFigures,
     StepFigures,
+    hosts,
+    measure_contention,
     measure_ops,
     measure_steps,
 )

@@ -12,9 +12,10 @@ import numpy as np
 from graphs.op_graph import FloatArray
 from graphs.problem import Problem
 from graphs.protos import Json
-from tfplace.report.explaining.causes import Causes, causes_of
 from tfplace.report.explaining.waiting import (
+    Causes,
     DeviceTime,
+    causes_of,
     chain_shares,
     device_times,
     sentence,

@@ -14,8 +14,8 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray
 from graphs.protos import Json
 from tfplace.grouping.copies import shard_of_op
-from tfplace.report.explaining.causes import OP, TRANSFER
 from tfplace.report.explaining.explained import Explained, tensor_name
+from tfplace.report.explaining.waiting import OP, TRANSFER
 from tfplace.report.html.elements import NUM_COLOURS, colours, data, section, swatch
 from tfplace.simulation.timeline import slot_of_op
 

@@ -3,9 +3,16 @@
 from collections.abc import Iterable
 
 from tfplace.measurement.timing import Timing
-from tfplace.report.explaining.causes import NOTHING, OP, SENDING, TRANSFER
 from tfplace.report.explaining.explained import Explained
-from tfplace.report.explaining.waiting import SHOWN_SHARE, longest_wait, wait_text
+from tfplace.report.explaining.waiting import (
+    NOTHING,
+    OP,
+    SENDING,
+    SHOWN_SHARE,
+    TRANSFER,
+    longest_wait,
+    wait_text,
+)
 from tfplace.report.html.elements import colours, paragraph, section, swatch, table, text
 from tfplace.report.report import Measured, Report
 from tfplace.report.sentences import data_parallel_sentence, is_untried

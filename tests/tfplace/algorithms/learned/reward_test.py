@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from graphs.placement import Infeasible, Measurement
 from tests.builders import Op, build_problem
-from tfplace.algorithms.learned.reward import (
+from tfplace.algorithms.learned.learning.appraisal import (
     feasible,
     penalised_seconds,
     reference_seconds,

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tests.builders import Machine, Op, build_problem, chain
-from tfplace.algorithms.placers.earliest_start import earliest_task_first
+from tfplace.algorithms.placers.earliest_start import earliest_task_first, favourite_children
 from tfplace.algorithms.placers.heft import heft, upward_rank
-from tfplace.algorithms.placers.sct import favourite_children
 from tfplace.simulation.arrays import simulation_arrays
 from tfplace.simulation.simulator import Simulator
 

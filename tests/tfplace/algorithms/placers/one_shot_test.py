@@ -8,12 +8,10 @@ import pytest
 from graphs.placement import Measurement
 from tests.builders import Machine, Op, build_problem, colocated_pair, two_towers, unrolled_lstm
 from tfplace.algorithms.placers import one_shot
-from tfplace.algorithms.placers.earliest_start import m_etf
+from tfplace.algorithms.placers.cuts import m_topo, minimum_cuts
+from tfplace.algorithms.placers.earliest_start import m_etf, m_sct
 from tfplace.algorithms.placers.heft import heft
-from tfplace.algorithms.placers.metis import minimum_cuts
 from tfplace.algorithms.placers.one_shot import OneShot, Random, single_devices
-from tfplace.algorithms.placers.sct import m_sct
-from tfplace.algorithms.placers.topological import m_topo
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 SPREADING = (m_topo, m_etf, m_sct, heft, minimum_cuts)

@@ -6,8 +6,12 @@ import numpy as np
 
 from graphs.clusters.named_clusters import named
 from tests.split_steps import split_step
-from tfplace.algorithms.placers.data_parallel import data_parallel, data_parallel_starts, in_a_ring
-from tfplace.algorithms.placers.pipeline import pipeline
+from tfplace.algorithms.placers.data_parallel import (
+    data_parallel,
+    data_parallel_starts,
+    in_a_ring,
+    pipeline,
+)
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 RATES = named("v100x8").link_bytes_per_second

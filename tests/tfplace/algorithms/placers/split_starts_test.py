@@ -9,9 +9,9 @@ from tests.split_steps import by_name, split_step
 from tfplace.algorithms.placers.data_parallel import (
     data_parallel,
     data_parallel_starts,
+    pipeline,
     shards_by_speed,
 )
-from tfplace.algorithms.placers.pipeline import pipeline
 from tfplace.algorithms.table import one_shot, policy_of, split_starts
 from tfplace.choosing.unsplit_baselines import for_all_shards
 from tfplace.search.instance import Instance

@@ -29,8 +29,7 @@ from tfplace.measurement.calibration.calibrating import (
     require_quiet,
     warnings_about,
 )
-from tfplace.measurement.calibration.contention import Contention
-from tfplace.measurement.calibration.device_figures import OpFigures, StepFigures
+from tfplace.measurement.calibration.device_figures import Contention, OpFigures, StepFigures
 from tfplace.measurement.calibration.line_fit import LineFit
 from tfplace.measurement.calibration.link_figures import BusyFigures, RuleChoice, link_figures
 from tfplace.measurement.calibration.probe_graphs import (

@@ -10,7 +10,7 @@ from graphs.clusters.cluster_file import cluster_from_json, cluster_to_json
 from graphs.clusters.discovery import find_cluster
 from graphs.executor_model import executor_of
 from tests.tfplace.measurement.calibration.fake_prober import FakeProber
-from tfplace.measurement.calibration.contention import hosts, measure_contention, slowdown
+from tfplace.measurement.calibration.device_figures import hosts, measure_contention, slowdown
 
 
 def test_all_at_once_against_the_slowest_alone():

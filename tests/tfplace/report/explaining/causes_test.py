@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tests.builders import Machine, Op, build_problem, chain, with_executor
-from tfplace.report.explaining.causes import (
+from tfplace.report.explaining.explained import explain
+from tfplace.report.explaining.waiting import (
     NOTHING,
     OP,
     SENDING,
@@ -13,9 +14,11 @@ from tfplace.report.explaining.causes import (
     causes_of,
     chain_before,
     critical_chain,
+    device_times,
+    longest_wait,
+    sentence,
+    short_names,
 )
-from tfplace.report.explaining.explained import explain
-from tfplace.report.explaining.waiting import device_times, longest_wait, sentence, short_names
 from tfplace.simulation.simulated import simulated
 from tfplace.simulation.simulator import Simulator
 

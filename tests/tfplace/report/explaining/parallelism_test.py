@@ -5,8 +5,7 @@ import pytest
 
 from tests.builders import Machine, Op, build_problem
 from tfplace.report.explaining import parallelism as kinds
-from tfplace.report.explaining.parallelism import parallelism_of
-from tfplace.report.explaining.parallelism_text import parallelism_text
+from tfplace.report.explaining.parallelism import parallelism_of, parallelism_text
 
 LAYERS, SHARDS = 8, 4
 

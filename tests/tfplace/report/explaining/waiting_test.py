@@ -4,16 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import Machine, Op, build_problem, chain, random_executor, random_problem
-from tfplace.report.explaining.causes import (
+from tfplace.report.explaining.waiting import (
     NOTHING,
     OP,
     SENDING,
     TRANSFER,
     causes_of,
-    critical_chain,
-)
-from tfplace.report.explaining.waiting import (
     chain_shares,
+    critical_chain,
     device_times,
     longest_wait,
     sentence,

@@ -14,8 +14,7 @@ from tests.builders import Machine, Op, build_problem, random_problem, two_tower
 from tests.tfplace.report.made_up import made_up
 from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.device_counts import OnDevices
-from tfplace.report.explaining.parallelism import parallelism_of
-from tfplace.report.explaining.parallelism_text import parallelism_facts
+from tfplace.report.explaining.parallelism import parallelism_facts, parallelism_of
 from tfplace.report.html import timeline_data as data_module
 from tfplace.report.html.curve import best_so_far
 from tfplace.report.html.elements import NUM_COLOURS

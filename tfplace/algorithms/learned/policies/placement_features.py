@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from graphs.op_graph import FloatArray, IntArray
 from tfplace.algorithms.learned.features import FeatureArray, group_adjacency, group_traffic
+from tfplace.algorithms.learned.learning.appraisal import reference_seconds
 from tfplace.algorithms.learned.policies.graph_embedding import GraphRelations
-from tfplace.algorithms.learned.reward import reference_seconds
 from tfplace.grouping.grouped_problem import GroupedProblem
 from tfplace.grouping.quotient import group_sums
 
