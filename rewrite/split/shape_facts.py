@@ -28,7 +28,7 @@ _Found = tuple["list[Shape]", "list[np.ndarray | None]", "bool"]
 
 
 @functools.lru_cache(maxsize=4096)
-def _one_op(asked: bytes, given: tuple[Known, ...]) -> _Found:
+def one_op(asked: bytes, given: tuple[Known, ...]) -> _Found:
     """Shapes of the outputs of an op; their values where all inputs have one; if it takes these.
 
     What was made up need not be what the op takes.
@@ -207,7 +207,7 @@ class Facts(TensorFacts):
         return Known(dtype, self.shape(tensor), b"" if exact is None else bare(exact))
 
     def _infer(self, node: NodeDef, inputs: Sequence[str]) -> None:
-        shapes, values, is_taken = _one_op(bare(node), tuple(self.argument(t) for t in inputs))
+        shapes, values, is_taken = one_op(bare(node), tuple(self.argument(t) for t in inputs))
         self.refused |= set() if is_taken else {node.name}
         for index, (shape, value) in enumerate(zip(shapes, values, strict=True)):
             self.learn_shape(f"{node.name}:{index}", shape)

@@ -7,21 +7,19 @@ nothing at 32, 35 and 1,029 entries, and each shard's part at five. Such numbers
 and followed to the ops that are told them and to what these make.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from graphs import op_types
-from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of
 from graphs.protos import NodeDef
-from graphs.tensor_protos import Shape
+from rewrite.split.any_batch.agreement import is_told_another_size
 from rewrite.split.any_batch.size_lines import Line, bent_elements, is_clipped
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.decide import Decisions
-from rewrite.split.decision import Answer, DecidedFunction, Split
+from rewrite.split.decision import Answer, DecidedFunction, DecidedGraph, Split
 from rewrite.split.rules.table import ELEMENTWISE
-from rewrite.split.shape_facts import Facts
 from rewrite.split.states import WHOLE, Sharded, State
 
 _EACH_AXIS = frozenset("Slice Pad PadV2 MirrorPad MirrorPadGrad Tile BroadcastTo Fill".split())
@@ -37,59 +35,37 @@ _SHAPED_AS_FIRST = frozenset(
     TensorScatterSub TensorScatterUpdate
     """.split()
 )
-Values = Callable[[str], np.ndarray | None]
-Shapes = Callable[[str], Shape]
 
 
-def of_bounded_sizes(flat: FlatGraph, first: Decisions, second: Decisions) -> set[str]:
+def of_bounded_sizes(first: Decisions, second: Decisions) -> set[str]:
     """Ops that are told, or make, what is the batch's size at some sizes only.
 
     Behind the first of them all are found whose results would be cut: what they are made of is
     whole now, but its size is what it was. Finding them pass by pass took time squared in depth.
 
     Args:
-      flat: the step.
       first, second: what was decided at two batch sizes, of the same other sizes where that runs.
     """
     if first.batch == second.batch:  # nothing grows but what else is open
         return set()
-    both = (first, second)
-    graph = _Graph(
-        flat.graph_def.node,
-        (first.batch, second.batch),
-        tuple(each.values.value for each in both),
-        tuple(each.properties.shape for each in both),
-        tuple(each.answer_of_op for each in both),
-        first.state_of_tensor,
-    )
-    return graph.found({}, set())
+    return _Graph((first.batch, second.batch), (first, second)).found({}, set())
 
 
 class _Graph:
     """A step, or a function that it runs, at two batch sizes.
 
     Attributes:
-      marks: {tensor whose value is known: which of its elements are no straight line}.
+      marks: {tensor: which of its elements are no straight line}; all of one that only a run
+        decides, made of such.
       shaped: tensors whose sizes may not be what they seem.
-      clipped: the same, of sizes that seem to be always the same.
-      counted: numbers that a run decides, to which marked ones are added.
     """
 
-    def __init__(
-        self,
-        nodes: NodeDef,
-        batches: tuple[int, int],
-        values: tuple[Values, ...],
-        shapes: tuple[Shapes, ...],
-        answers: tuple[Mapping[str, Answer], ...],
-        states: Mapping[str, State],
-    ):
-        self._nodes, self._batches, self._answers, self._states = nodes, batches, answers, states
-        self._values, self._shapes = values, shapes
+    def __init__(self, batches: tuple[int, int], decided: tuple[DecidedGraph, DecidedGraph]):
+        self._batches, self._decided = batches, decided
+        self._facts = tuple(each.facts for each in decided)
+        self._states = decided[0].state_of_tensor
         self.marks: dict[str, np.ndarray] = {}
         self.shaped: set[str] = set()
-        self.clipped: set[str] = set()
-        self.counted: set[str] = set()
 
     def found(self, marks: Mapping[str, np.ndarray], shaped: set[str]) -> set[str]:
         """See of_bounded_sizes.
@@ -101,19 +77,17 @@ class _Graph:
         self.shaped |= shaped
         found: set[str] = set()
         behind: set[str] = set()  # what these make
-        for node in self._nodes:
+        for node in self._facts[0].flat.graph_def.node:
             data = [tensor_of(name) for name in data_inputs(node)]
             outputs = [f"{node.name}:{i}" for i in range(self._num_outputs(node.name))]
-            self._mark(node, data, outputs)
-            if node.op in _ADDED and any(t in self.marks or t in self.counted for t in data):
-                self.counted.update(t for t in outputs if self._values[0](t) is None)
-            answer = self._answers[0][node.name]
+            for index, tensor in enumerate(outputs):
+                self._mark(node, data, tensor, index)
+            answer = self._decided[0].answer_of_op[node.name]
             is_told = self._is_told(node, answer, data) or self._in_bodies(node, data)
             is_bent = not isinstance(answer, Split) and self._is_clipped(node, data)
-            self.clipped.update(t for t in outputs if is_bent and not self._varies(t))
             is_unsure = is_told or is_bent or not self.shaped.isdisjoint(data)
             if is_unsure and not self._says_its_shape(node, data):
-                self.shaped.update(t for t in outputs if self._varies(t))
+                self.shaped.update(t for t in outputs if is_bent or self._varies(t))
             is_wrong = isinstance(answer, Split) and is_told and behind.isdisjoint(data)
             is_cut = [t for t in outputs if isinstance(self._states[t], Sharded)]
             if is_wrong or not self.shaped.isdisjoint(is_cut):
@@ -128,7 +102,8 @@ class _Graph:
         return count
 
     def _varies(self, tensor: str) -> bool:
-        return self._shapes[0](tensor) != self._shapes[1](tensor)
+        one, other = (each.shape(tensor) for each in self._facts)
+        return one != other
 
     def _says_its_shape(self, node: NodeDef, data: list[str]) -> bool:
         """Whether unmarked numbers, or the first input, say its output's shape at both sizes."""
@@ -136,106 +111,80 @@ class _Graph:
             return data[0] not in self.shaped
         if node.op not in _SHAPE_INPUT or data[_SHAPE_INPUT[node.op]] in self.marks:
             return False
-        said = [value(data[_SHAPE_INPUT[node.op]]) for value in self._values]
-        shapes = [shape(f"{node.name}:0") for shape in self._shapes]
-        return all(
-            one is not None and shape is not None and one.tolist() == [*shape]
-            for one, shape in zip(said, shapes, strict=True)
-        )
+        for at in self._facts:
+            said, shape = at.value(data[_SHAPE_INPUT[node.op]]), at.shape(f"{node.name}:0")
+            if said is None or shape is None or said.tolist() != [*shape]:
+                return False
+        return True
 
-    def _mark(self, node: NodeDef, data: list[str], outputs: list[str]) -> None:
-        for index, tensor in enumerate(outputs):
-            value = self._values[0](tensor)
-            if value is None or value.dtype.kind not in "iufb":
-                continue
-            if node.op in SHAPE_OPS:
-                other = self._values[1](tensor)
-                marked = np.zeros(value.shape, bool)
-                if data[index] in self.shaped and other is not None:
-                    marked = value != other if value.shape == other.shape else ~marked
-                if data[index] in self.clipped:
-                    marked = np.ones(value.shape, bool)
-            else:
-                lines = [self._line(t) for t in data]
-                marked = bent_elements(node, lines, value, node.op in ELEMENTWISE)
-            if marked.any():
-                self.marks[tensor] = np.broadcast_to(marked, value.shape)
+    def _mark(self, node: NodeDef, data: list[str], tensor: str, index: int) -> None:
+        value, other = (each.value(tensor) for each in self._facts)
+        if value is None:
+            marked = np.array(node.op in _ADDED and any(t in self.marks for t in data))
+        elif value.dtype.kind not in "iufb":
+            return
+        elif node.op not in SHAPE_OPS:
+            lines = [self._line(t) for t in data]
+            marked = bent_elements(node, lines, value, index, node.op in ELEMENTWISE)
+        elif data[index] not in self.shaped:
+            return
+        elif self._varies(data[index]) and other is not None and value.shape == other.shape:
+            marked = value != other
+        else:
+            marked = np.array(True)
+        if marked.any():
+            self.marks[tensor] = marked if value is None else np.broadcast_to(marked, value.shape)
 
     def _line(self, tensor: str) -> Line:
-        one, other = (each(tensor) for each in self._values)
-        marks = self.marks.get(tensor)
-        if marks is None:
-            marks = np.zeros(() if one is None else one.shape, bool)
-        return Line(self._batches, one, other, marks)
+        one, other = (each.value(tensor) for each in self._facts)
+        bent = self.marks.get(tensor, np.zeros((), bool))
+        return Line(self._batches, one, other, bent)
 
     def _is_told(self, node: NodeDef, answer: Answer, data: list[str]) -> bool:
         """Whether a marked number says what an op does with the axis that is cut."""
         if node.op in ELEMENTWISE or node.op in op_types.CONDITIONALS | op_types.LOOPS:
             return False
-        rows = answer.row_inputs if isinstance(answer, Split) else ()
-        if any(data[at] in self.counted or data[at] in self.marks for at in rows):
-            return True
         inputs: tuple[State, ...] = (WHOLE,) * len(data)
         outputs: tuple[State, ...] = ()
         if isinstance(answer, Split):
             inputs, outputs = answer.inputs, answer.outputs
+            if any(data[position] in self.marks for position in answer.row_inputs):
+                return True
         cut = [each.axis for each in (*inputs, *outputs) if isinstance(each, Sharded)]
-        axis = next(iter(cut), None)
         for tensor, state in zip(data, inputs, strict=True):
-            marked, value = self.marks.get(tensor), self._values[0](tensor)
+            marked, value = self.marks.get(tensor), self._facts[0].value(tensor)
             if marked is None or value is None or value.dtype.kind not in "iu" or state != WHOLE:
                 continue
-            if axis is not None and node.op in _EACH_AXIS and axis < len(marked):
-                marked = marked[axis]
+            if cut and node.op in _EACH_AXIS and cut[0] < len(marked):
+                marked = marked[cut[0]]
             if marked.any():
                 return True
         return False
 
     def _is_clipped(self, node: NodeDef, data: list[str]) -> bool:
         """Whether it makes as many elements as the batch's size says at some sizes only."""
-        shapes = [each(data[0]) for each in self._shapes] if data else []
+        shapes = [each.shape(data[0]) for each in self._facts] if data else []
         return is_clipped(node, shapes, [self._line(t) for t in data])
 
     def _in_bodies(self, node: NodeDef, data: list[str]) -> bool:
         """Whether a function that the op runs has such ops, or sizes that are not the batch's."""
-        answers = [each[node.name] for each in self._answers]
-        bodies = [each.bodies if isinstance(each, Split) else each.opened for each in answers]
+        one, other = (_bodies_of(each.answer_of_op[node.name]) for each in self._decided)
         first = 1 if node.op in op_types.CONDITIONALS else 0
-        for key, body in bodies[0].items():
-            if key in bodies[1] and self._in_body((body, bodies[1][key]), data[first:]):
-                return True
-        return False
+        return any(
+            self._in_body((body, other[key]), data[first:])
+            for key, body in one.items()
+            if key in other
+        )
 
     def _in_body(self, bodies: tuple[DecidedFunction, DecidedFunction], data: list[str]) -> bool:
-        facts = tuple(body.facts for body in bodies)
-        body = bodies[0]
-        if any(_has_another_size(each, batch) for each, batch in zip(bodies, self._batches,
-                                                                     strict=True)):  # fmt: skip
-            return True
-        inside = _Graph(
-            body.body.flat.graph_def.node,
-            self._batches,
-            tuple(each.value for each in facts),
-            tuple(each.shape for each in facts),
-            tuple(each.answer_of_op for each in bodies),
-            body.state_of_tensor,
-        )
-        given = dict(zip(data, body.body.arguments, strict=False))
+        for batch, body in zip(self._batches, bodies, strict=True):
+            if any(is_told_another_size(n, body, batch) for n in body.facts.flat.graph_def.node):
+                return True
+        given = dict(zip(data, bodies[0].body.arguments, strict=False))
         marks = {given[t]: self.marks[t] for t in given if t in self.marks}
-        return bool(inside.found(marks, {given[t] for t in given if t in self.shaped}))
+        shaped = {given[t] for t in given if t in self.shaped}
+        return bool(_Graph(self._batches, bodies).found(marks, shaped))
 
 
-def _has_another_size(body: DecidedFunction, batch: int) -> bool:
-    """Whether an op of a function is told a size that only is enough for the batch."""
-    facts: Facts = body.facts
-    for node in body.body.flat.graph_def.node:
-        answer = body.answer_of_op[node.name]
-        if not isinstance(answer, Split):
-            continue
-        data = data_inputs(node)
-        for position, entries in answer.shape_inputs.items():
-            value = facts.value(tensor_of(data[position]))
-            for entry, state in entries.items():
-                if value is None or value.reshape(-1)[entry] not in (-1, state.size(batch)):
-                    return True
-    return False
+def _bodies_of(answer: Answer) -> Mapping[str, DecidedFunction]:
+    return answer.bodies if isinstance(answer, Split) else answer.opened

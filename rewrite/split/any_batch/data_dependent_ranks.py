@@ -9,32 +9,30 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 
 from graphs.building.op_outputs import attr_of
-from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import reached_functions
 from graphs.protos import NodeDef
 from graphs.tensor_protos import Shape, is_open
+from rewrite.split.any_batch.open_step import OpenStep
 
 UNSURE_RANK = "how many dimensions it makes is not the same in every run"
 
 
-def ops_of_unsure_rank(
-    flat: FlatGraph, tried: Callable[[], Sequence[tuple[int, TensorProperties]]]
-) -> set[str]:
+def ops_of_unsure_rank(flat: FlatGraph, tried: Callable[[], Sequence[OpenStep]]) -> set[str]:
     """The Squeezes that may drop another dimension in another run, and units that hold a Squeeze.
 
     Args:
       flat: the step.
-      tried: gives sizes of the batch, and the step's tensors there, at sizes of their own of all
-        else that is open; is asked only where a Squeeze names no axes.
+      tried: gives it at several sizes; is asked only where a Squeeze names no axes.
     """
     library = flat.library
     inside = {name for name, each in library.items() if any(map(_names_no_axes, each.node_def))}
-    found, sizes = set(), None
+    found, steps = set(), None
     for node in flat.graph_def.node:
         if _names_no_axes(node):
-            sizes = sizes or tried()
-            if _may_be_single([(batch, each.shape(node.input[0])) for batch, each in sizes]):
+            steps = steps or tried()
+            shapes = [(step.batch, step.properties.shape(node.input[0])) for step in steps]
+            if _may_be_single(shapes):
                 found.add(node.name)
         elif inside and node.name in flat.unit_of_node:
             found |= set() if inside.isdisjoint(reached_functions([node], library)) else {node.name}

@@ -1,9 +1,10 @@
-"""Small tensors of sizes, as straight lines in the size of the batch, or as none.
+"""Small tensors of sizes, as straight lines in the size of the batch, or as what nobody can follow.
 
-An op is followed from what it is known to make at two batch sizes. A straight line that is the same
-at two sizes is so at all. What else an op makes of one that is not is no straight line, unless the
-op is known to make straight lines of it: what a table holds for 32 and for 35 entries may be the
-same, and nothing else in it.
+This is an abstract interpretation: of each element is known the line `a + b * B` on which it lies
+for a batch of B entries, given by its values at two sizes of the batch, or nothing ("bent", the top
+of the lattice). An op that is not in a table here makes no line of one that rises: what it makes
+at two sizes says nothing of others, as a table that is looked up may hold the same for 32 and for
+35 entries, and nothing else in it.
 """
 
 import dataclasses
@@ -13,11 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from graphs.building.known_tensors import Known, constant_node
 from graphs.building.op_outputs import attr_of
+from graphs.building.same_shapes import bare
 from graphs.protos import NodeDef
 from graphs.tensor_protos import Shape
-from rewrite.split.any_batch.other_sizes import LEAST_BATCH
+from rewrite.split.any_batch.open_step import LEAST_BATCH
 from rewrite.split.rules.slicing import slice_entries
+from rewrite.split.shape_facts import one_op
 
 _SIZES = (*range(2, 70), *(2**power for power in range(7, 31)))
 """Batches for which lengths are computed."""
@@ -31,22 +35,24 @@ _STRAIGHT = frozenset(
     """.split()
 )
 """Elementwise ops that make straight lines of straight lines."""
-_CHOSEN = frozenset(
-    """
-    Abs ArgMax ArgMin BitwiseAnd BitwiseOr BitwiseXor Bucketize Ceil ClipByValue Floor LeftShift
-    LowerBound Max Min Relu Relu6 RightShift Rint Round Sign TopK TopKV2 UpperBound Where
-    """.split()
-)
-_SHAPED = frozenset("ExpandDims Identity Reshape Squeeze".split())
-_PLACED = {"GatherV2": (1, 2), "Slice": (1, 2), "StridedSlice": (1, 2, 3), "Transpose": (1,),
-           "ReverseV2": (1,), "ConcatV2": (-1,), "Split": (0,), "SplitV": (2,), "Sum": (1,),
-           "Mean": (1,), "Cumsum": (1,), "ConcatOffset": (0,), "Concat": (0,), "Gather": (1,),
-           "GatherNd": (1,), "MirrorPad": (1,), "Pad": (1,), "PadV2": (1,), "Roll": (1, 2),
-           "ScatterNd": (0, 2), "TensorScatterAdd": (1,), "TensorScatterSub": (1,),
-           "TensorScatterUpdate": (1,), "UnsortedSegmentSum": (1, 2)}  # fmt: skip
+_MOVED = {
+    **dict.fromkeys("Identity Pack Squeeze Unpack".split(), ()),
+    **dict.fromkeys("Concat ConcatOffset Split".split(), (0,)),
+    **dict.fromkeys(
+        """
+        Cumsum ExpandDims Gather GatherNd MirrorPad Pad PadV2 ReverseV2 Sum TensorScatterAdd
+        TensorScatterSub TensorScatterUpdate Transpose
+        """.split(),
+        (1,),
+    ),
+    **dict.fromkeys("GatherV2 Roll Slice UnsortedSegmentSum".split(), (1, 2)),
+    "StridedSlice": (1, 2, 3), "ScatterNd": (0, 2), "SplitV": (1, 2), "ConcatV2": (-1,),
+}  # fmt: skip
 """{op that moves or adds up elements: the inputs that say which}."""
-_REPEATED = frozenset("BroadcastTo Fill Pack Range Tile Unpack".split())
-"""Ops whose elements are straight lines, how many there are of them aside."""
+_REPEATED = {"BroadcastTo": (1,), "Fill": (0,), "Reshape": (1,), "Tile": (1,)}
+"""{op that makes so many elements as an input says, all of them its others'}: how many may rise."""
+_KEPT = frozenset({"BroadcastArgs", "BroadcastGradientArgs", "Range"})
+"""Ops that make straight lines of straight lines; an axis is stretched at all sizes or at none."""
 Size = Callable[[int], int]
 """A number at each size of the batch."""
 
@@ -58,7 +64,7 @@ class Line:
     Attributes:
       batches: two sizes of the batch.
       one, other: the value at the first and at the second; None where it is not known.
-      bent: which elements are no straight lines.
+      bent: which elements are no straight lines; broadcast to the first value's shape.
     """
 
     batches: tuple[int, int]
@@ -68,8 +74,10 @@ class Line:
 
     @property
     def varies(self) -> bool:
-        """Whether it is, or may be, another one at the other size."""
-        return self.one is None or self.other is None or not np.array_equal(self.one, self.other)
+        """Whether it is, or may be, another one at another size."""
+        if self.one is None or self.other is None:
+            return True
+        return bool(self.bent.any()) or not np.array_equal(self.one, self.other)
 
     @property
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
@@ -88,13 +96,12 @@ class Line:
         return (self.one[single], self.other[single]) if is_alike else both
 
     @property
-    def varying(self) -> np.ndarray:
+    def rising(self) -> np.ndarray:
         """Which elements are others at the other size; all, of another number that aren't alike."""
         if self.one is None or self.other is None:
             return np.array(True)
         one, other = self.rows
-        is_alike = one.shape == other.shape
-        return np.broadcast_to(one != other if is_alike else np.array(True), self.one.shape)
+        return np.asarray(one != other) if one.shape == other.shape else np.array(True)
 
     @property
     def is_as_long(self) -> bool:
@@ -112,55 +119,58 @@ class Line:
 
 
 def bent_elements(
-    node: NodeDef, inputs: Sequence[Line], result: np.ndarray, is_elementwise: bool
+    node: NodeDef, inputs: Sequence[Line], result: np.ndarray, index: int, is_elementwise: bool
 ) -> np.ndarray:
     """Of the elements of an op's output, which may be no straight line; broadcast to its shape.
 
     Args:
       node: the op.
       inputs: what it reads.
-      result: the output at the first batch size.
+      result: one of its outputs at the first batch size.
+      index: which of its outputs.
       is_elementwise: whether each element is computed of those at the same place.
     """
-    varies = any(line.varying.any() if is_elementwise else line.varies for line in inputs)
-    if (node.op in _CHOSEN or _is_cut_off(node)) and varies and not _is_one_line(node, inputs):
-        return np.array(True)
     if is_elementwise or node.op in _SELECTED:
-        own = _bent_of_straight(node, inputs)
-        for line in inputs:
-            is_fitting = _fits(line.bent, result)
-            own = own | line.bent if is_fitting else np.array(own.any() or line.bent.any())
+        own = _together([_bent_of_straight(node, inputs), *(line.bent for line in inputs)]) > 0
         return own if _fits(own, result) else np.array(own.any())
+    bent = [line.bent.any() for line in inputs]
     is_computed = all(line.one is not None for line in inputs)  # not told by a list, or by a loop
-    if is_computed and varies and not _is_straight(node, inputs):
+    if is_computed and any(line.varies for line in inputs) and not _is_straight(node, inputs):
         return np.array(True)
-    if not any(line.bent.any() for line in inputs):
-        return np.zeros((), bool)
-    moved = _moved(node, inputs, result)
-    return np.array(True) if moved is None or moved.shape != result.shape else moved
+    return _moved(node, inputs, result, index) if any(bent) else np.zeros((), bool)
 
 
 def _is_straight(node: NodeDef, inputs: Sequence[Line]) -> bool:
     """Whether an op that is not elementwise makes straight lines of straight lines."""
     if node.op in ("Prod", "Cumprod"):
-        is_straight = inputs[0].is_as_long and int(inputs[0].varying.sum()) < 2
+        is_straight = inputs[0].is_as_long and int(inputs[0].rising.sum()) < 2
         return is_straight and not any(line.varies for line in inputs[1:])
-    if node.op in ("Sum", "Mean", "Cumsum") and inputs[0].varying.any():
-        return inputs[0].is_as_long and not inputs[1].varies  # of n numbers n, it is n * n
+    if node.op in ("Sum", "Cumsum") and inputs[0].rising.any() and not inputs[0].is_as_long:
+        return False  # of n numbers n, it is n * n
+    if node.op in ("Max", "Min"):  # of numbers that are always the same line
+        numbers = (inputs[0].one, inputs[0].other)
+        alike = [each is not None and each.size and (each == each.flat[0]).all()
+                 for each in numbers]  # fmt: skip
+        return all(alike) and not inputs[0].bent.any() and not inputs[1].varies
+    if (told := _told(node, inputs)) is not None:
+        return not any(inputs[position].varies for position in told)
+    return node.op in _REPEATED or node.op in _KEPT
+
+
+def _told(node: NodeDef, inputs: Sequence[Line]) -> Sequence[int] | None:
+    """The inputs that say which elements go where; None of an op that does not move elements."""
     if node.op == "DynamicStitch":
-        return not any(line.varies for line in inputs[: len(inputs) // 2])
-    if node.op in ("BroadcastGradientArgs", "BroadcastArgs"):
-        return True  # an axis is stretched at all sizes or at none: else the op would fail
-    if node.op in _PLACED:
-        return not any(inputs[position].varies for position in _PLACED[node.op])
-    return node.op in _SHAPED | _REPEATED | _CHOSEN
+        return range(len(inputs) // 2)
+    told = _MOVED.get(node.op)
+    return None if told is None else [position % len(inputs) for position in told]
 
 
-def _is_one_line(node: NodeDef, inputs: Sequence[Line]) -> bool:
-    """Whether the largest or smallest is sought of numbers that are always the same line."""
-    numbers = (inputs[0].one, inputs[0].other)
-    alike = [each is not None and each.size and (each == each.flat[0]).all() for each in numbers]
-    return node.op in ("Max", "Min") and all(alike) and not inputs[0].bent.any()
+def _together(masks: Sequence[np.ndarray]) -> np.ndarray:
+    """How many masks have each element."""
+    try:
+        return np.sum(np.broadcast_arrays(*masks), axis=0)
+    except ValueError:
+        return np.array(sum(bool(mask.any()) for mask in masks))
 
 
 def _fits(marks: np.ndarray, result: np.ndarray) -> bool:
@@ -172,20 +182,13 @@ def _fits(marks: np.ndarray, result: np.ndarray) -> bool:
 
 def _bent_of_straight(node: NodeDef, inputs: Sequence[Line]) -> np.ndarray:
     """Which elements an elementwise op bends, of straight lines."""
-    if node.op in _STRAIGHT | _CHOSEN:
+    if node.op in _STRAIGHT and not _is_cut_off(node):
         return np.zeros((), bool)
     if node.op in _SELECTED:
-        return inputs[0].varying
+        return inputs[0].rising
     if node.op in _COMPARED | _DIVIDED and len(inputs) == 2:
         return _compared_or_divided(node, *inputs)
-    is_product = node.op == "Mul"
-    varying = [line.varying for line in inputs]
-    try:
-        together = np.broadcast_arrays(*varying)
-    except ValueError:
-        return np.array(any(each.any() for each in varying))
-    count = np.sum(together, axis=0)
-    return np.asarray(count > is_product)
+    return _together([line.rising for line in inputs]) > (node.op == "Mul")
 
 
 def _compared_or_divided(node: NodeDef, first: Line, second: Line) -> np.ndarray:
@@ -197,13 +200,13 @@ def _compared_or_divided(node: NodeDef, first: Line, second: Line) -> np.ndarray
     )
     if one.shape != one_later.shape or other.shape != other_later.shape:
         return np.array(True)  # a number for each entry
-    varies = np.asarray((one != one_later) | (other != other_later))
+    rises = np.asarray((one != one_later) | (other != other_later))
     before, after = first.batches
     if node.op in _COMPARED:
         slope = ((one_later - other_later) - (one - other)) / (after - before)
         least = (one - other) - slope * (before - LEAST_BATCH)
         is_above = (least > 0) & (slope >= 0) | (least < 0) & (slope <= 0)
-        return varies & ~(is_above | (least == 0) & (slope == 0))
+        return rises & ~(is_above | (least == 0) & (slope == 0))
     with np.errstate(divide="ignore", invalid="ignore"):  # is it a multiple at every batch size?
         in_proportion = one * other_later == one_later * other
         if node.op == "RealDiv":
@@ -211,7 +214,7 @@ def _compared_or_divided(node: NodeDef, first: Line, second: Line) -> np.ndarray
         slope = (one_later - one) / (after - before)
         by_constant = (other == other_later) & (np.mod(slope, other) == 0)
         is_multiple = (by_constant | in_proportion) & (np.mod(one, other) == 0)
-    return varies & ~((other != 0) & is_multiple)
+    return rises & ~((other != 0) & is_multiple)
 
 
 def _is_cut_off(node: NodeDef) -> bool:
@@ -224,42 +227,22 @@ def _is_cut_off(node: NodeDef) -> bool:
     return source.is_floating and not target.is_floating
 
 
-def _moved(node: NodeDef, inputs: Sequence[Line], result: np.ndarray) -> np.ndarray | None:
-    """The marks, where they go with an op that only moves elements; None for others."""
-    marks, first = [line.bent for line in inputs], [line.one for line in inputs]
-    if node.op in _SHAPED:
-        return marks[0].reshape(result.shape)
-    if node.op == "Pack":
-        return np.stack(marks, attr_of(node, "axis").i)
-    if node.op == "ConcatV2" and first[-1] is not None:
-        return np.concatenate(marks[:-1], int(first[-1]))
-    if node.op in ("Pad", "PadV2") and first[1] is not None:
-        instead = marks[2] if len(marks) > 2 else False
-        return np.pad(marks[0], first[1], constant_values=instead)
-    if node.op == "Slice" and first[1] is not None:
-        ends = zip(first[1].tolist(), result.shape, strict=True)
-        return marks[0][tuple(slice(begin, begin + size) for begin, size in ends)]
-    if marks[0].ndim != 1:
-        return None
-    if node.op == "GatherV2" and first[1] is not None:
-        return marks[0][first[1]]
-    return _strided(node, first, marks[0]) if node.op == "StridedSlice" else None
-
-
-def _strided(
-    node: NodeDef, values: Sequence[np.ndarray | None], marks: np.ndarray
-) -> np.ndarray | None:
-    spec = [None if each is None or each.size != 1 else int(each[0]) for each in values[1:]]
-    begin, end, stride = spec
-    if begin is None or end is None or stride is None:
-        return None
-    on = {name: attr_of(node, f"{name}_mask").i
-          for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}  # fmt: skip
-    if on["ellipsis"] or on["new_axis"]:
-        return None
-    if on["shrink_axis"]:
-        return marks[begin]
-    return marks[None if on["begin"] else begin : None if on["end"] else end : stride]
+def _moved(node: NodeDef, inputs: Sequence[Line], result: np.ndarray, index: int) -> np.ndarray:
+    """Where the marks go with an op that only moves or adds up elements: it is run on them."""
+    told = _told(node, inputs) or _REPEATED.get(node.op)
+    if told is None and node.op not in _MOVED:
+        return np.array(True)
+    given = []
+    for position, line in enumerate(inputs):
+        value = line.one
+        if value is None:
+            return np.array(True)
+        if position not in (told or ()):
+            value = np.broadcast_to(line.bent, value.shape).astype(value.dtype)
+        given.append(Known(value.dtype.name, value.shape, bare(constant_node("", value))))
+    _, values, _ = one_op(bare(node), tuple(given))
+    made = values[index] if values else None
+    return np.array(True) if made is None or made.shape != result.shape else made != 0
 
 
 def is_clipped(node: NodeDef, shapes: Sequence[Shape], inputs: Sequence[Line]) -> bool:

@@ -22,7 +22,7 @@ from graphs.names import tensor_of
 from graphs.protos import GraphDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.any_batch.data_dependent_ranks import forgetting_ranks
-from rewrite.split.any_batch.other_sizes import larger_step
+from rewrite.split.any_batch.open_step import OpenStep
 from rewrite.split.decide.decide import Decisions, decide
 from rewrite.split.decision import Split, StayWhole, is_same_answer
 from rewrite.split.prove.structure.check_functions import FunctionProver
@@ -157,18 +157,22 @@ def other_sizes(
 
 def _decided_at(flat: FlatGraph, decisions: Decisions, more: int) -> Decisions | None:
     """The same decisions at another size; None where a number looks like another one there."""
-    flat = forgetting_ranks(flat, decisions.unsure_ranks)
-    larger = larger_step(flat, decisions.axis_of_feed, decisions.open_axes, more)
+    larger = OpenStep(
+        forgetting_ranks(flat, decisions.unsure_ranks),
+        decisions.properties,
+        decisions.batch,
+        decisions.axis_of_feed,
+        decisions.open_axes,
+    ).larger(more)
     if larger is None:
         return None
-    step, properties = larger
     answers = decisions.answer_of_op
     kept = {name: each.reason for name, each in answers.items() if isinstance(each, StayWhole)}
     others = decide(
-        step,
-        properties,
-        decisions.batch + more,
-        decisions.axis_of_feed,
+        larger.flat,
+        larger.properties,
+        larger.batch,
+        larger.axis_of_feed,
         kept,
         not_cut=decisions.not_cut,
     )

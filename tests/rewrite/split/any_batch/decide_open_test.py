@@ -9,7 +9,7 @@ from graphs.building.shapes import infer_known
 from graphs.source_model import TensorSpec
 from rewrite.split.any_batch import decide_open as module
 from rewrite.split.any_batch.decide_open import decide_open
-from rewrite.split.any_batch.other_sizes import at_other_lengths
+from rewrite.split.any_batch.open_step import OpenStep
 from rewrite.split.building.build_step import build_step
 from rewrite.split.decide.decide import decide
 from rewrite.split.decision import Split
@@ -413,13 +413,16 @@ def test_lengths_of_which_one_is_twice_the_other_behind_a_loop():
 def test_only_what_has_to_be_alike_is_moved_together():
     flat, open_axes = scanned(lambda y: y, (10, 10, 10))
 
-    def runs(step, tensors):
-        del tensors
-        lengths = {spec.tensor: spec.shape[1] for spec in step.feeds}
+    def runs(step):
+        lengths = {spec.tensor: spec.shape[1] for spec in step.flat.feeds}
         return lengths["x:0"] == lengths["y:0"]
 
-    for step, _ in at_other_lengths(flat, {feed: [1] for feed in open_axes}, runs):
-        x, y, p = (spec.shape[1] for spec in step.feeds)
+    lengths = {feed: [1] for feed in open_axes}
+    step = OpenStep(flat, infer_known(flat), 8, dict.fromkeys(open_axes, 0), lengths)
+    others = step.other_lengths(runs)
+    assert len(others) == 2
+    for other in others:
+        x, y, p = (spec.shape[1] for spec in other.flat.feeds)
         assert x == y != 10
         assert p != 10
 
