@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from graphs import op_types
 from graphs.building.conditionals import (
+    Boundary,
     boundary_names,
     branches_of,
     calls_back,
@@ -15,7 +16,6 @@ from graphs.building.conditionals import (
     why_not_lowered,
 )
 from graphs.building.op_outputs import output_offsets, signature_of
-from graphs.building.open_conditionals import open_conditional
 from graphs.building.raw_node import (
     NOT_OF_THE_MODEL,
     UNIT_OPS,
@@ -90,13 +90,44 @@ class CallOpener:
             reason = self._why_whole(raw, body)
             if not reason:
                 self.opened[name] = raw.node
-                open_conditional(self, name, raw, branches_of(raw.node), body)
+                self._open_conditional(name, raw, body)
                 return
         elif raw.node.op in UNIT_OPS:
             reason = UNIT_OPS[raw.node.op]
         if reason:
             self.unit_reason[name] = reason
         self.raw[name] = raw
+
+    def _open_conditional(self, name: str, raw: RawNode, body: Body) -> None:
+        """Adds the raw nodes of a conditional of path `name` that stands in `body`."""
+        branches = branches_of(raw.node)
+        inner = dataclasses.replace(body, share=body.share / len(branches), conditional=name)
+        boundary = Boundary(name, raw, branches, inner.share)
+        self.raw.update(boundary.switches())
+        outputs: list[list[str]] = []
+        effects: list[str] = []
+        ends: list[str] = []
+        for branch in branches:
+            path = f"{name}/{branch.label}"
+            self.raw[f"{path}/input_control"] = boundary.input_control(branch, ends)
+            inputs = [f"{name}/input_{i}:{branch.output}" for i in range(len(raw.inputs) - 1)]
+            made, effected = self._open_body(path, raw, branch.function, inputs, inner)
+            outputs.append(made)
+            effects += effected
+            ends = [*made, *effected]
+        merged = list(zip(*outputs, strict=True))
+        for index, tensors in enumerate(merged):
+            self.raw[f"{name}/output_{index}"] = boundary.merge(
+                raw.node.attr["Tout"].list.type[index], list(tensors), body.share
+            )
+            self.alias[f"{name}:{index}"] = f"{name}/output_{index}:0"
+        controls = [f"{name}/{branch.label}/input_control:0" for branch in branches]
+        executed = boundary.merge(boundary.selector_type, controls, body.share)
+        executed.controls = effects
+        self.raw[f"{name}/branch_executed"] = executed
+        self.call_outputs[name] = [f"{name}/branch_executed:0"]
+        self.side_effects[name] = [f"{name}/branch_executed"] if effects else []
+        self.conditional_of[name] = body.conditional
 
     def _why_whole(self, raw: RawNode, body: Body) -> str:
         """Why a conditional of `body` stays one unit; empty for one that is opened."""
@@ -126,7 +157,7 @@ class CallOpener:
             self.raw[gate] = RawNode(
                 no_op(gate), [], list(call.controls), NOT_OF_THE_MODEL, call.device, body.share
             )
-        outputs, effects = self.open_body(path, call, callee, call.inputs, body)
+        outputs, effects = self._open_body(path, call, callee, call.inputs, body)
         if call.node.op == callee:
             effects = list(dict.fromkeys([*effects, *self._unasked_effects(path, callee)]))
         if call.controls:  # in a body that does nothing with an argument, too
@@ -185,7 +216,7 @@ class CallOpener:
             self._paths[function] = paths_of(self.library[function].node_def)
         return self._paths[function]
 
-    def open_body(
+    def _open_body(
         self, path: str, call: RawNode, function: str, inputs: Sequence[str], body: Body
     ) -> tuple[list[str], list[str]]:
         """Adds a function's ops under `path`.

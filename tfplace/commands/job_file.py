@@ -16,7 +16,7 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from absl import flags
@@ -24,7 +24,7 @@ from absl import flags
 from graphs.clusters.json_values import parse_bytes
 from graphs.errors import JobsError, OutputError, TfplaceError, UsageError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
-from tfplace.commands.command_table import COMMANDS, FORMAT, JOB, Flag, define
+from tfplace.commands.command_table import COMMANDS, JOB, Flag, define
 from tfplace.commands.from_flags import given_flags, shards_asked
 from tfplace.commands.parse import parse, require_flagfiles
 from tfplace.runs.batch.job_state import CHECKPOINT_FOLDER, JOBS_FOLDER, Job
@@ -37,7 +37,6 @@ PLACE_FLAGS = (*OUTPUT_FLAGS, "checkpoint_dir")
 LONGEST_NAME = 80
 _TEMPLATE = re.compile(r"\{([a-z_]+)\}")
 _UNFIT = re.compile(r"[^A-Za-z0-9._+-]+")
-_NO = "no"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,9 +272,8 @@ def fitting(
       absl.flags.Error: one can't be opened.
     """
     known = {flag.name: flag for flag in (*COMMANDS[command].flags, *more_flags)}
-    others = {flag.name: flag for each in COMMANDS.values() for flag in each.flags}
-    elsewhere = {name: flag for name, flag in others.items() if name not in known}
-    kept, left_out = _without(_expanded(shared), elsewhere)
+    every = {**{flag.name: flag for each in COMMANDS.values() for flag in each.flags}, **known}
+    kept, left_out = _without(shared, every, known)
     remaining = list(own)
     while remaining:
         word = remaining.pop(0)
@@ -284,33 +282,25 @@ def fitting(
             continue
         file = [word] if "=" in word else [word, *remaining[:1]]
         del remaining[: len(file) - 1]
-        words, names = _without(_expanded(file), elsewhere)
+        words, names = _without(file, every, known)
         kept, left_out = kept + words, left_out + names
     return kept, list(dict.fromkeys(left_out))
 
 
-def _expanded(words: Sequence[str]) -> list[str]:
-    """The words with those of flagfiles in the flagfiles' places."""
+def _without(
+    words: Sequence[str], every: Mapping[str, Flag], known: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """The words, flagfiles read, without flags that aren't known; and the names of these.
+
+    Values are taken as they are: `parse` says what is wrong with one.
+    """
     require_flagfiles(words)
-    return list(define(FORMAT).read_flags_from_files(list(words), force_gnu=True))
+    values = define(tuple(_of_any_value(flag) for flag in every.values()))
+    others = values(["", *words], known_only=True)[1:]
+    names = [name for name in every if values[name].present and name not in known]
+    return [*given_flags(values, without=names), *others], names
 
 
-def _without(words: Sequence[str], flags_of_others: dict[str, Flag]) -> tuple[list[str], list[str]]:
-    """The words without these flags and their values, and the names of those that were there."""
-    kept: list[str] = []
-    left_out: list[str] = []
-    remaining = list(words)
-    while remaining:
-        word = remaining.pop(0)
-        name, has_value, _ = word.lstrip("-").partition("=")
-        flag = flags_of_others.get(name)
-        if flag is None and name.startswith(_NO):
-            flag = flags_of_others.get(name.removeprefix(_NO))
-            flag = flag if flag is not None and flag.kind == "boolean" else None
-        if flag is None or not word.startswith("-"):
-            kept.append(word)
-            continue
-        left_out.append(flag.name)
-        if not has_value and flag.kind != "boolean":
-            del remaining[:1]
-    return kept, left_out
+def _of_any_value(flag: Flag) -> Flag:
+    kind, default = ("boolean", None) if flag.kind == "boolean" else ("multi", [])
+    return dataclasses.replace(flag, kind=kind, default=default)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from tfplace.measurement.timing import Timing
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.explaining.waiting import (
     NOTHING,
@@ -13,10 +12,10 @@ from tfplace.report.explaining.waiting import (
     longest_wait,
     wait_text,
 )
-from tfplace.report.html.elements import colours, paragraph, section, swatch, table, text
-from tfplace.report.report import Measured, Report
+from tfplace.report.html.elements import colours, facts, paragraph, section, swatch, table, text
+from tfplace.report.report import Report
 from tfplace.report.sentences import data_parallel_sentence, is_untried
-from tfplace.report.text_timings import rounds_facts, same_timings
+from tfplace.report.text_timings import comparison_facts, rounds_facts
 from tfplace.units_text import seconds_text, share_text
 
 LABEL_SHARE = 0.1
@@ -171,7 +170,7 @@ def step_bars(report: Report) -> str:
         *map(paragraph, report.advice["sentences"]),
         _by_devices(report),
         *(paragraph(sentence) for _, sentence in rounds_facts(report.rounds)),
-        _measured(report.measured),
+        _measured(report),
         paragraph(report.prediction_sentence),
     )
 
@@ -210,41 +209,12 @@ def _row(
     )
 
 
-def _measured(measured: Measured | None) -> str:
-    if measured is None:
+def _measured(report: Report) -> str:
+    """What the text report says of real runs; a note where there were none."""
+    if report.measured is None:
         return (
             "<p class='note'>Predicted by the simulator. Not measured: the cluster's devices are "
             "not here, there is only one, or real runs were not asked for.</p>"
         )
-    rows = [(text(names), *_timing_cells(timing)) for names, timing in same_timings(measured)]
-    sentence = ""
-    if measured.baseline and not measured.is_with_itself:
-        low, high = measured.speedup_ci95
-        sentence = (
-            f"<p><b>Measured {measured.speedup:.2f}x</b> as fast as {text(measured.baseline)} "
-            f"(95 % interval {low:.2f} to {high:.2f}, runs through {text(measured.through)}): "
-            f"{text(measured.verdict)}.</p>"
-        )
-    notes = "".join(paragraph(note, "note") for note in measured.noise)
-    head = ("measured", "median", "p10", "p90", "runs")
-    return sentence + table(head, rows) + _tried(measured) + notes
-
-
-def _tried(measured: Measured) -> str:
-    """The best few placements found, and why real runs chose one of them."""
-    if not measured.tried:
-        return ""
-    rows = [
-        (text(each.name), seconds_text(each.predicted_seconds),
-         seconds_text(each.measured_seconds), text(each.why))
-        for each in measured.tried
-    ]  # fmt: skip
-    return table(("tried", "predicted", "measured", "why it won or lost"), rows)
-
-
-def _timing_cells(timing: Timing | str) -> tuple[str, str, str, str]:
-    if isinstance(timing, str):
-        return text(timing), "", "", ""
-    numbers = (timing.median_seconds, timing.p10, timing.p90)
-    middle, low, high = (seconds_text(seconds) for seconds in numbers)
-    return middle, low, high, str(timing.runs)
+    told = comparison_facts(report.measured, is_kept=report.verdict != "placed")
+    return facts([(name, text(what)) for name, what in told])

@@ -73,7 +73,7 @@ def test_the_page_says_what_was_found(towers):
         "tfplace optimize model",
         "tfplace.load('/tmp/model')",
         "analytic, 50 % of the ops priced",
-        "Measured 1.50x",
+        "1.50x over given (95 % interval",
     ):
         assert sentence in words, sentence
 
