@@ -302,5 +302,6 @@ def _without(
 
 
 def _of_any_value(flag: Flag) -> Flag:
-    kind, default = ("boolean", None) if flag.kind == "boolean" else ("multi", [])
-    return dataclasses.replace(flag, kind=kind, default=default)
+    if flag.kind == "boolean":
+        return dataclasses.replace(flag, default=None)
+    return dataclasses.replace(flag, kind="multi", default=[])
