@@ -23,6 +23,18 @@ def library_of(graph_def: GraphDef) -> dict[str, FunctionDef]:
     return {function.signature.name: function for function in graph_def.library.function}
 
 
+def add_functions(graph_def: GraphDef, source: GraphDef) -> None:
+    """Adds the functions and gradients of `source` whose names are new."""
+    known = library_of(graph_def)
+    graph_def.library.function.extend(
+        function for function in source.library.function if function.signature.name not in known
+    )
+    gradients = {gradient.function_name for gradient in graph_def.library.gradient}
+    graph_def.library.gradient.extend(
+        each for each in source.library.gradient if each.function_name not in gradients
+    )
+
+
 def bodies(graph_def: GraphDef) -> Iterator[tuple[str, MutableSequence[NodeDef]]]:
     """(function name, its NodeDefs) of the main graph, named "", and of each function."""
     yield "", graph_def.node

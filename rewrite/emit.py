@@ -14,6 +14,7 @@ from pathlib import Path
 
 from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.flat_graph import Origin
+from graphs.loading.model_variables import bound_inputs
 from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
 from graphs.protos import GraphDef, Message, MetaGraphDef, NodeDef, SavedModelProto, attribute
 from graphs.source_model import SourceModel
@@ -285,21 +286,15 @@ def clear_object_devices(meta_graph: MetaGraphDef) -> None:
 
 def _bound(meta_graph: MetaGraphDef, handles: dict[str, NodeDef]) -> Iterator[tuple[str, int]]:
     """(handle op, index of its object) of everything that calls in the main graph capture."""
-    concrete = meta_graph.object_graph_def.concrete_functions
+    objects = meta_graph.object_graph_def
     original = {f.signature.name: copy_of(f) for f in meta_graph.graph_def.library.function}
-    num_objects = len(meta_graph.object_graph_def.nodes)
     for node in meta_graph.graph_def.node:
         function = node.attr["f"].func.name if "f" in node.attr else node.op
-        function = original.get(function, function) if function not in concrete else function
-        if function not in concrete:
-            continue
-        bound = list(concrete[function].bound_inputs)
-        inputs = [name for name in node.input if not name.startswith("^")]
-        if not bound or len(bound) > len(inputs):
-            continue
-        for tensor, index in zip(inputs[-len(bound) :], bound, strict=True):
+        if function not in objects.concrete_functions:
+            function = original.get(function, function)
+        for tensor, index in bound_inputs(node, function, objects):
             name = tensor.removesuffix(":0")
-            if name in handles and index < num_objects:
+            if name in handles:
                 yield name, index
 
 

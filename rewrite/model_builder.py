@@ -16,7 +16,7 @@ from graphs.host.asked_child import AskedChild, ChildError
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.protos import GraphDef, MetaGraphDef
 from graphs.source_model import SourceModel
-from rewrite.annotate_devices import without_devices
+from rewrite.call_graph import without_devices
 from rewrite.written_signature import written_name
 
 _CHILD = "rewrite.build_saved_model"

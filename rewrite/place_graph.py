@@ -8,8 +8,7 @@ from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from graphs.function_library import bodies
 from graphs.protos import GraphDef, NodeDef
-from rewrite.annotate_devices import Place, device_of_place, places_of
-from rewrite.call_graph import CallGraph
+from rewrite.call_graph import CallGraph, Place, device_of_place, places_of
 from rewrite.compare_graphs import same_graphs
 from rewrite.order.order_edges import (
     MARK,

@@ -19,8 +19,13 @@ from graphs.flat_graph import Origin
 from graphs.function_library import bodies, library_of, referred_functions, rename_references
 from graphs.graph_view import reached
 from graphs.protos import FunctionDef, GraphDef, Library, NodeDef
-from rewrite.annotate_devices import device_of_place, known_places
-from rewrite.call_graph import CallGraph, mark_as_copy, opened_callees
+from rewrite.call_graph import (
+    CallGraph,
+    device_of_place,
+    known_places,
+    mark_as_copy,
+    opened_callees,
+)
 from rewrite.pass_base import PassResult, RewriteError, op_path
 
 Chain = tuple[str, ...]

@@ -19,7 +19,7 @@ from graphs.loading.variable_updates import assigns
 from graphs.names import op_of, with_index
 from graphs.protos import GraphDef
 from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
-from rewrite.annotate_devices import without_devices
+from rewrite.call_graph import without_devices
 from rewrite.emit_forms import write_cleared
 from rewrite.model_builder import given_graph
 from rewrite.verify_messages import (

@@ -52,6 +52,8 @@ CLUSTER_KEYS = (
 DEVICE_KEYS = tuple(
     "memory" if field.name == "memory_bytes" else field.name for field in dataclasses.fields(Device)
 )
+_COUNT_KEYS = ("slots", "cores", "frequency_mhz")
+_TEXT_KEYS = ("architecture", "address", "source", "network")
 _MEASURED_DEVICE_KEYS = ("op_seconds", "step_seconds", "compute_slowdown", "memory_slowdown")
 _LEFT_OUT_KEYS = (*_MEASURED_DEVICE_KEYS, "network", "precision")
 PRECISIONS = ("tf32", "fp32")
@@ -206,23 +208,19 @@ def _device(position: int, value: Json) -> Device:
         raise ClusterError(
             f"{where} has 'precision' {precision!r}; wanted one of {', '.join(PRECISIONS)}, of GPUs"
         )
-    return Device(
-        name=name,
-        type=device_type,
-        memory_bytes=parse_bytes(f"'memory' of {where}", value["memory"]),
-        slots=count_of(where, value, "slots", default.slots),
-        efficiency=efficiency,
-        architecture=text_of(where, value, "architecture", ""),
-        cores=count_of(where, value, "cores", default.cores),
-        frequency_mhz=count_of(where, value, "frequency_mhz", default.frequency_mhz),
-        bandwidth_bytes_per_second=number_of(
-            where, value, "bandwidth_bytes_per_second", default.bandwidth_bytes_per_second
-        ),
-        address=text_of(where, value, "address", ""),
-        source=text_of(where, value, "source", ""),
-        network=text_of(where, value, "network", ""),
-        precision=precision,
+    bandwidth = "bandwidth_bytes_per_second"
+    given: dict[str, Json] = {
+        **{key: count_of(where, value, key, getattr(default, key)) for key in _COUNT_KEYS},
+        **{key: text_of(where, value, key, "") for key in _TEXT_KEYS},
         **{key: number_of(where, value, key, 0.0, zero=True) for key in _MEASURED_DEVICE_KEYS},
+    }
+    return dataclasses.replace(
+        default,
+        memory_bytes=parse_bytes(f"'memory' of {where}", value["memory"]),
+        efficiency=efficiency,
+        precision=precision,
+        bandwidth_bytes_per_second=number_of(where, value, bandwidth, getattr(default, bandwidth)),
+        **given,
     )
 
 

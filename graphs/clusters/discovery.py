@@ -167,15 +167,46 @@ def gpu_split_cluster(spec: str) -> Cluster:
             f"finding cluster {spec!r}: TensorFlow sees no GPU on this host; wanted one to split; "
             f"try workers:{count}, or a named cluster to simulate"
         )
-    part = dataclasses.replace(
-        whole,
-        memory_bytes=int(whole.memory_bytes * SPLIT_SHARE) // count,
-        cores=max(1, whole.cores // count),
-        bandwidth_bytes_per_second=whole.bandwidth_bytes_per_second / count,
-        source=f"1/{count} of {whole.source}",
-    )
-    parts = [dataclasses.replace(part, name=f"/device:GPU:{i}") for i in range(count)]
+    memory = int(whole.memory_bytes * SPLIT_SHARE) // count
+    parts = [_part(whole, number, count, memory) for number in range(count)]
     return _uniform(spec, [here.devices[0], *parts], *PCIE)
+
+
+def logical_cluster() -> Cluster | None:
+    """The devices that this process sees as several; None where none is cut.
+
+    Each part has an even share of its device's cores and bandwidth, and the memory that it was
+    given. Links are taken to be as fast as those of `local`.
+
+    Raises:
+      ClusterError: TensorFlow sees GPUs whose figures can't be read.
+    """
+    import tensorflow as tf
+
+    whole = {device.name: device for device in local_cluster().devices}
+    devices: list[Device] = []
+    for kind in ("CPU", "GPU"):
+        first = len(devices)
+        for index, found in enumerate(tf.config.list_physical_devices(kind)):
+            device = whole[f"/device:{kind}:{index}"]
+            parts = tf.config.get_logical_device_configuration(found) or [None]
+            for part in parts:
+                limit = getattr(part, "memory_limit", None)  # in MiB
+                memory = int(limit * 2**20) if limit else device.memory_bytes // len(parts)
+                devices.append(_part(device, len(devices) - first, len(parts), memory))
+    return None if len(devices) == len(whole) else _uniform("logical_devices", devices, *PCIE)
+
+
+def _part(device: Device, number: int, count: int, memory_bytes: int) -> Device:
+    """One of `count` even parts of a device."""
+    return dataclasses.replace(
+        device,
+        name=f"/device:{device.type}:{number}",
+        memory_bytes=memory_bytes,
+        cores=max(1, device.cores // count),
+        bandwidth_bytes_per_second=device.bandwidth_bytes_per_second / count,
+        source=device.source if count == 1 else f"1/{count} of {device.source}",
+    )
 
 
 def gpu_split_bytes(cluster: Cluster) -> tuple[int, ...]:

@@ -140,26 +140,30 @@ def _keras(path: str, directory: str, training: Json) -> tuple[str, ...]:
     if keras.backend.backend() != "tensorflow":
         raise ValueError("KERAS_BACKEND is not tensorflow; set it so")
 
-    def load(compiled: bool) -> KerasModel:
-        with limited_weights(keras, os.path.getsize(path)):
-            return keras.saving.load_model(_named(path), compile=compiled, safe_mode=True)
-
-    notes = _trained(load, keras, training, directory) if training else ()
-    if not os.path.isdir(directory):
-        load(False).export(directory, verbose=False)
-    return notes
+    return _export(keras, keras.saving.load_model, path, directory, training, verbose=False)
 
 
 def _tf_keras(path: str, directory: str, training: Json) -> tuple[str, ...]:
     import tf_keras
 
-    def load(compiled: bool) -> KerasModel:
-        with limited_weights(tf_keras, os.path.getsize(path)):
-            return tf_keras.models.load_model(_named(path), compile=compiled, safe_mode=True)
+    return _export(tf_keras, tf_keras.models.load_model, path, directory, training)
 
-    notes = _trained(load, tf_keras, training, directory) if training else ()
+
+def _export(
+    framework: ModuleType,
+    load_model: Callable[..., KerasModel],
+    path: str,
+    directory: str,
+    training: Json,
+    **options: bool,
+) -> tuple[str, ...]:
+    def load(compiled: bool) -> KerasModel:
+        with limited_weights(framework, os.path.getsize(path)):
+            return load_model(_named(path), compile=compiled, safe_mode=True)
+
+    notes = _trained(load, framework, training, directory) if training else ()
     if not os.path.isdir(directory):
-        load(False).export(directory)
+        load(False).export(directory, **options)
     return notes
 
 

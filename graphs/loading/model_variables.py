@@ -1,6 +1,6 @@
 """The variables of a graph, and which of them training changes."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from graphs import op_types
 from graphs.function_library import callees
@@ -100,20 +100,23 @@ def _from_objects(view: GraphView, meta_graph: MetaGraphDef, ops: list[str]) -> 
 def captured_objects(view: GraphView, objects: ObjectGraph) -> Iterator[tuple[str, int]]:
     """(variable op, number of its object) pairs, found by what the functions of calls are bound to.
 
-    The last inputs of a call are, in order, the objects that its concrete function captured.
     Names can't tell which variable is which, because many variables may be called "kernel".
     """
-    concrete: Mapping[str, Message] = objects.concrete_functions
     for node in view.graph_def.node:
         for function, _ in callees(node, view.library):
-            if function not in concrete:
-                continue
-            bound = list(concrete[function].bound_inputs)
-            inputs = data_inputs(node)
-            if not bound or len(bound) > len(inputs):
-                continue
-            for tensor, object_id in zip(inputs[-len(bound) :], bound, strict=True):
+            for tensor, object_id in bound_inputs(node, function, objects):
                 op = view.variable_of(tensor)
-                is_known = bool(op) and object_id < len(objects.nodes)
-                if is_known and objects.nodes[object_id].HasField("variable"):
+                if op and objects.nodes[object_id].HasField("variable"):
                     yield op, object_id
+
+
+def bound_inputs(node: NodeDef, function: str, objects: ObjectGraph) -> Iterator[tuple[str, int]]:
+    """(tensor, number of its object) of a call: its last inputs, what its function captured."""
+    if function not in objects.concrete_functions:
+        return
+    bound = list(objects.concrete_functions[function].bound_inputs)
+    inputs = data_inputs(node)
+    if bound and len(bound) <= len(inputs):
+        for tensor, object_id in zip(inputs[-len(bound) :], bound, strict=True):
+            if object_id < len(objects.nodes):
+                yield tensor, object_id

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from graphs.building.never_evaluated import never_evaluated, restore_evaluated
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph, Origin
-from graphs.function_library import bodies, library_of
+from graphs.function_library import add_functions, bodies
 from graphs.protos import Graph, GraphDef, Operation, Tensor
 from graphs.source_model import SourceModel, Variable
 
@@ -168,13 +168,7 @@ def _merged(original: GraphDef, step: GraphDef) -> GraphDef:
     result.node.extend(node for node in original.node if node.name not in in_step)
     result.node.extend(step.node)
     result.library.CopyFrom(original.library)
-    known = library_of(original)
-    added = [f for f in step.library.function if f.signature.name not in known]
-    result.library.function.extend(added)
-    gradients = {gradient.function_name for gradient in original.library.gradient}
-    result.library.gradient.extend(
-        gradient for gradient in step.library.gradient if gradient.function_name not in gradients
-    )
+    add_functions(result, step)
     return result
 
 

@@ -11,8 +11,7 @@ from graphs.function_library import bodies
 from graphs.graph_edges import edges_of
 from graphs.protos import GraphDef, MetaGraphDef, NodeDef
 from graphs.source_model import SourceModel
-from rewrite.annotate_devices import places_of
-from rewrite.call_graph import CallGraph
+from rewrite.call_graph import CallGraph, places_of
 from rewrite.pass_base import RewriteError, op_path
 
 OrderEdge = tuple[Origin, Origin]

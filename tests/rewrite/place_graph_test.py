@@ -10,7 +10,7 @@ from tensorflow.core.framework import graph_pb2
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from rewrite import emit_forms
-from rewrite.annotate_devices import without_devices
+from rewrite.call_graph import without_devices
 from rewrite.compare_graphs import same_graphs
 from rewrite.order.order_edges import add_marked, forget, marked
 from rewrite.pass_base import PassResult, RewriteError, run_passes

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.protos import GraphDef
 from graphs.source_model import SourceModel
-from rewrite.annotate_devices import places_of
-from rewrite.call_graph import CallGraph
+from rewrite.call_graph import CallGraph, places_of
 
 CPU0, CPU1 = "/device:CPU:0", "/device:CPU:1"
 ON_CPU1 = frozenset({"MatMul", "Tanh", "GatherV2", "Gather", "Sub"})

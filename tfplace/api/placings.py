@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from graphs.cluster import Cluster, Device
-from graphs.clusters.discovery import PCIE, find_cluster, local_cluster
+from graphs.cluster import Cluster
+from graphs.clusters.discovery import find_cluster, logical_cluster
 from graphs.errors import TfplaceError, UsageError, VerificationError
 from graphs.host.scratch import scratch_directory
 from graphs.loading.feeds import given_arrays
@@ -396,57 +396,3 @@ def planned(problem: Problem, plan: Mapping[str, str]) -> IntArray:
             wanted[source[use]] = wanted[graph.use_op[use]]
     wanted[wanted < 0] = working_devices(problem)[0]
     return wanted
-
-
-NAME = "logical_devices"
-
-
-def logical_cluster() -> Cluster | None:
-    """The devices that this process sees as several; None where none is cut.
-
-    Each part has an even share of its device's cores and bandwidth, and the memory that it was
-    given. Links are taken to be as fast as those of `local`.
-
-    Raises:
-      ClusterError: TensorFlow sees GPUs whose figures can't be read.
-    """
-    import tensorflow as tf
-
-    whole = {device.name: device for device in local_cluster().devices}
-    devices: list[Device] = []
-    for kind in ("CPU", "GPU"):
-        found = tf.config.list_physical_devices(kind)
-        configurations = [tf.config.get_logical_device_configuration(each) for each in found]
-        first = len(devices)
-        for index, parts in enumerate(configurations):
-            number = len(devices) - first
-            devices += _parts(whole[f"/device:{kind}:{index}"], number, parts or [None])
-    if len(devices) == len(whole):
-        return None
-    size = len(devices)
-    rates, latencies = np.full((size, size), PCIE[0]), np.full((size, size), PCIE[1])
-    np.fill_diagonal(rates, np.inf)
-    np.fill_diagonal(latencies, 0.0)
-    return Cluster(NAME, "duplex", tuple(devices), latencies, rates)
-
-
-def _parts(device: Device, number: int, parts: list[object]) -> list[Device]:
-    """The device cut as LogicalDeviceConfigurations say, numbered from `number` on."""
-    count = len(parts)
-    return [
-        dataclasses.replace(
-            device,
-            name=f"/device:{device.type}:{number + index}",
-            memory_bytes=_memory_bytes(part) or device.memory_bytes // count,
-            cores=max(1, device.cores // count),
-            bandwidth_bytes_per_second=device.bandwidth_bytes_per_second / count,
-            source=device.source if count == 1 else f"1/{count} of {device.source}",
-        )
-        for index, part in enumerate(parts)
-    ]
-
-
-def _memory_bytes(part: object) -> int:
-    """What a LogicalDeviceConfiguration's memory_limit, in MiB, says; 0 where it says nothing."""
-    limit = getattr(part, "memory_limit", None)
-    return int(limit * 2**20) if limit else 0

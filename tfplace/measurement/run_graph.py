@@ -8,7 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
-from graphs.function_library import bodies, library_of, reached_functions, rename_references
+from graphs.function_library import (
+    add_functions,
+    bodies,
+    library_of,
+    reached_functions,
+    rename_references,
+)
 from graphs.graph_view import reached
 from graphs.names import op_of, with_index
 from graphs.protos import NodeDef, attribute
@@ -45,14 +51,7 @@ def prepare_run_graph(
         if node.name not in present:
             merged.node.add().CopyFrom(node)
             merged.node[-1].device = ""
-    known = {function.signature.name for function in merged.library.function}
-    for function in source_graph.library.function:
-        if function.signature.name not in known:
-            merged.library.function.add().CopyFrom(function)
-    gradients = {gradient.function_name for gradient in merged.library.gradient}
-    for gradient in source_graph.library.gradient:
-        if gradient.function_name not in gradients:
-            merged.library.gradient.add().CopyFrom(gradient)
+    add_functions(merged, source_graph)
     _set_containers(merged.node, container)
     _name_functions(merged, container.replace(".", "_"))
     _complete_devices(merged, default_device)

@@ -17,7 +17,7 @@ from graphs.host.asked_child import ChildError, ask_child
 from graphs.loading.initialization import FILLS
 from graphs.names import op_of, with_index
 from graphs.source_model import SourceModel
-from rewrite.annotate_devices import without_devices
+from rewrite.call_graph import without_devices
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.decision import Split
 from rewrite.split.prove.runs.messages import (

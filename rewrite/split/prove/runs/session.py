@@ -10,7 +10,7 @@ import tensorflow as tf
 from graphs.names import op_of
 from graphs.protos import DType, Session, Tensor
 from graphs.run_session import read_variables, write_variables
-from rewrite.annotate_devices import without_devices
+from rewrite.call_graph import without_devices
 from rewrite.split.float64.convert import Float64Graph, to_float64
 from rewrite.split.prove.runs.messages import NO_TABLES, TableStart
 
