@@ -18,7 +18,7 @@ from graphs.building.known_tensors import Known, constant_node
 from graphs.building.op_outputs import attr_of
 from graphs.building.same_shapes import bare
 from graphs.protos import NodeDef
-from graphs.tensor_protos import Shape
+from graphs.tensor_protos import Shape, is_open
 from rewrite.split.any_batch.open_step import LEAST_BATCH
 from rewrite.split.rules.slicing import slice_entries
 from rewrite.split.shape_facts import one_op
@@ -53,6 +53,10 @@ _REPEATED = {"BroadcastTo": (1,), "Fill": (0,), "Reshape": (1,), "Tile": (1,)}
 """{op that makes so many elements as an input says, all of them its others'}: how many may rise."""
 _KEPT = frozenset({"BroadcastArgs", "BroadcastGradientArgs", "Range"})
 """Ops that make straight lines of straight lines; an axis is stretched at all sizes or at none."""
+_AS_THE_SHORTER = frozenset(
+    "DiagPart MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 Qr Svd".split()
+)
+"""Ops that make as many elements as the shorter of a matrix's rows and columns has."""
 Size = Callable[[int], int]
 """A number at each size of the batch."""
 
@@ -259,6 +263,8 @@ def is_clipped(node: NodeDef, shapes: Sequence[Shape], inputs: Sequence[Line]) -
         lengths = _length_of_range(inputs)
     elif node.op == "StridedSlice":
         lengths = _lengths_of_slices(node, shapes, inputs)
+    elif node.op in _AS_THE_SHORTER:
+        lengths = _length_of_shorter(shapes, inputs)
     else:
         return False
     for length in lengths:
@@ -279,6 +285,13 @@ def _length_of_range(inputs: Sequence[Line]) -> Iterator[Size]:
         return max(math.ceil((limit(batch) - start(batch)) / step), 0) if step else 0
 
     yield length
+
+
+def _length_of_shorter(shapes: Sequence[Shape], inputs: Sequence[Line]) -> Iterator[Size]:
+    one, other = shapes
+    if not is_open(one) and not is_open(other) and one and other:
+        rows, columns = (_through(one[a], other[a], inputs[0].batches) for a in (-2, -1))
+        yield lambda batch: min(rows(batch), columns(batch))
 
 
 def _lengths_of_slices(
