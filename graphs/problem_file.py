@@ -13,20 +13,24 @@ from typing import IO, Any
 import numpy as np
 import psutil
 
-from graphs.errors import ModelError, OutputError
+from graphs.errors import ModelError
 from graphs.executor_model import ExecutorModel
+from graphs.host.whole_file import write_whole
 from graphs.op_graph import IntArray, LongArray, OpGraph
 from graphs.problem import Problem
 from graphs.problem_arrays import ARRAYS, EXECUTOR_FIELDS, EXTRAS, checked_arrays
 
 
-def write_problem(path: str | IO[bytes], problem: Problem, device_of_op: IntArray) -> None:
-    """Writes a problem and a placement of it as .npz, to exactly this path.
+def write_problem(path: str | Path | IO[bytes], problem: Problem, device_of_op: IntArray) -> None:
+    """Writes a problem and a placement of it as .npz, to exactly this path, whole or not at all.
 
     Args:
       path: the file, or an open one.
       problem: what the simulator saw.
       device_of_op: i4[N] the best placement found.
+
+    Raises:
+      OutputError: it can't be written.
     """
     graph = problem.graph
     values: dict[str, object] = {
@@ -41,17 +45,14 @@ def write_problem(path: str | IO[bytes], problem: Problem, device_of_op: IntArra
         for name, field in EXECUTOR_FIELDS.items():
             if (array := getattr(problem.executor, field)) is not None:
                 arrays[name] = array
-    if not isinstance(path, str):
-        np.savez_compressed(path, allow_pickle=False, **arrays)
-        return
-    # An open file, because numpy appends .npz to a name that doesn't end with it.
-    try:
-        with open(path, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-    except OSError as error:
-        raise OutputError(
-            f"writing the problem to {path}: {error.strerror}; give another --dump_problem"
-        ) from None
+
+    def write(file: IO[bytes]) -> None:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+    if isinstance(path, str | Path):  # numpy appends .npz to a name that doesn't end with it
+        write_whole(path, write)
+    else:
+        write(path)
 
 
 def arrays_as_they_stand(path: str) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible, Measurement, Outcome
+from graphs.problem import Infeasible, Measurement, Outcome
 
 
 class WantedDevices:

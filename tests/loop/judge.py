@@ -12,8 +12,8 @@ import numpy as np
 
 from graphs.machine_numbers import START
 from graphs.op_graph import FloatArray, IntArray
-from graphs.placement import Infeasible
 from graphs.placement_file import read_placement
+from graphs.problem import Infeasible
 from graphs.problem_file import read_problem
 from tests.loop.noise import noise
 from tests.loop.other import OTHER, place_by_other, read_by_name
@@ -26,7 +26,7 @@ from tfplace.choosing.scheduling.model_order import with_order
 from tfplace.fidelity.placements import best_of_algorithm, placements_to_judge
 from tfplace.fidelity.study import agreement, measured_steps, rounds
 from tfplace.measurement.run_measurement import Timings, measure_variants
-from tfplace.measurement.step_limits import StepLimits
+from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.on_known_machine import FOLDER
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare

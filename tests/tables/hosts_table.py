@@ -21,8 +21,7 @@ import numpy as np
 from graphs.clusters.cluster_file import cluster_from_json, cluster_to_json
 from graphs.clusters.named_clusters import named
 from graphs.op_graph import IntArray
-from graphs.placement import Measurement
-from graphs.problem import Problem
+from graphs.problem import Measurement, Problem
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.algorithms.table import policy_of
 from tfplace.preparing.cost_cache import CostCache

@@ -18,13 +18,13 @@ import numpy as np
 from graphs.building.executed_controls import step_end, without_implied
 from graphs.errors import ModelError
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tests.tables.messages import Messages, fullest, predicted_messages, traced_messages
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.measurement.run_measurement import measure_variants
-from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.timing import summarize
 from tfplace.measurement.trace import trace_run
+from tfplace.measurement.training_run import exactly
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 

@@ -10,9 +10,9 @@ from graphs.building.executed_controls import StepEnd, step_end, without_implied
 from tests.builders import Op, build_problem
 from tests.tables.messages import END, Message, fullest, predicted_messages, traced_messages
 from tfplace.algorithms.placers.data_parallel import data_parallel
-from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.trace import trace_run
+from tfplace.measurement.training_run import exactly
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible, Measurement, Outcome
-from graphs.problem import Problem
+from graphs.problem import Infeasible, Measurement, Outcome, Problem
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.table import annealing_from, policy_of
 from tfplace.budget import PARTS

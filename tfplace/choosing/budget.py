@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from tfplace.budget import PARTS
-from tfplace.measurement.step_limits import StepLimits
+from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 

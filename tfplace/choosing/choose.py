@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.errors import MemoryLimitError
-from graphs.placement import Measurement
-from graphs.problem import Problem
+from graphs.problem import Measurement, Problem
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.placers.one_shot import single_devices
 from tfplace.choosing.baselines import Candidate, best_of, is_fixed, is_on_one_device

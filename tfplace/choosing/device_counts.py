@@ -13,8 +13,7 @@ import numpy as np
 
 from graphs.errors import ConstraintError
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible
-from graphs.problem import Problem
+from graphs.problem import Infeasible, Problem
 from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.algorithms.table import policy_of
 from tfplace.budget import PARTS
@@ -68,11 +67,9 @@ def reserved(problem: Problem, budget_seconds: float, max_trials: int | None) ->
       budget_seconds, max_trials: of the whole search; None for no limit.
     """
     num_counts = max(len(device_counts(problem)) - 1, 1)
-    share = PARTS["fewer_devices"].share  # of all numbers together
-    seconds = min(budget_seconds * share / num_counts, MOST_SECONDS)
-    trials = None if max_trials is None else int(max_trials * share / num_counts)
-    enough = seconds >= LEAST_SECONDS_PER_OP * problem.num_ops
-    return Limits(seconds, trials) if enough and (trials or LEAST_TRIALS) >= LEAST_TRIALS else NONE
+    share = PARTS["fewer_devices"].share / num_counts  # the part is of all numbers together
+    limits = _share(Limits(budget_seconds, max_trials), share, MOST_SECONDS)
+    return limits if _is_enough(limits, problem.num_ops) else NONE
 
 
 def limits_beside(reserve: Limits, limits: Limits, problem: Problem) -> Limits:
@@ -218,9 +215,9 @@ def found_on_fewer(
     return found, num_trials
 
 
-def _share(limits: Limits, share: float) -> Limits:
+def _share(limits: Limits, share: float, most_seconds: float = math.inf) -> Limits:
     trials = None if limits.max_trials is None else int(limits.max_trials * share)
-    return Limits(limits.budget_seconds * share, trials)
+    return Limits(min(limits.budget_seconds * share, most_seconds), trials)
 
 
 def _is_enough(limits: Limits, num_ops: int) -> bool:

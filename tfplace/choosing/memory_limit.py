@@ -9,8 +9,7 @@ import numpy as np
 from graphs.counted import counted
 from graphs.errors import ConstraintError
 from graphs.op_graph import FloatArray, IntArray
-from graphs.placement import Infeasible
-from graphs.problem import Problem
+from graphs.problem import Infeasible, Problem
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.baselines import Candidate
 from tfplace.grouping.copies import is_split

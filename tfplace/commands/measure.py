@@ -22,7 +22,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from graphs.placement_file import placement_text
     from tfplace.choosing.real_runs.compare import compare, compare_memory
     from tfplace.choosing.scheduling.model_order import with_order
-    from tfplace.measurement.step_limits import StepLimits
+    from tfplace.measurement.training_run import StepLimits
     from tfplace.preparing.prepare import prepare
     from tfplace.progress import progress_for
     from tfplace.report.text import print_facts

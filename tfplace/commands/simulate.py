@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from absl import flags
 
 from graphs.errors import ConstraintError, MemoryLimitError
-from graphs.host.whole_file import write_whole
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import EXIT_BAD_INPUT, begin, failed, text_output
 from tfplace.output_paths import require_files, writable, write_file
@@ -46,7 +45,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     simulated_step = predicted(arguments[0], values)
     prepared, prediction = simulated_step.prepared, simulated_step.prediction
 
-    from tfplace.report.sentences import order_text
+    from tfplace.report.report import order_text
     from tfplace.report.text import print_facts
     from tfplace.report.text_report import print_prediction, simulation_facts, simulation_sentences
     from tfplace.simulation.simulated import placements_per_second
@@ -108,10 +107,7 @@ def _predicted(options: "ProblemOptions", values: flags.FlagValues) -> Simulated
         placement = prepared.placement_in(values.placement)
     placed, facts = simulated_in_order(prepared, placement), order_facts(prepared, placement)
     if values.dump_problem is not None:
-        write_whole(
-            values.dump_problem,
-            lambda file: write_problem(file, placed.problem, placed.device_of_op),
-        )
+        write_problem(values.dump_problem, placed.problem, placed.device_of_op)
     if values.timeline is not None:
         trace = chrome_trace(placed.problem, placed.known_schedule())
         write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
-from graphs.placement import Infeasible
-from graphs.problem import Problem
-from tfplace.measurement.step_limits import StepLimits
+from graphs.problem import Infeasible, Problem
 from tfplace.measurement.step_stats import StepTrace
-from tfplace.measurement.training_run import ExecutedNode
+from tfplace.measurement.training_run import ExecutedNode, StepLimits
 from tfplace.preparing.executed_graph import attribute
 from tfplace.preparing.executed_run import ExecutedRun, execute
 from tfplace.preparing.prepare import PreparedModel

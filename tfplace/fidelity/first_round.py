@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tfplace.choosing.baselines import Plan
 from tfplace.choosing.real_runs.contest import forward_model
 from tfplace.choosing.real_runs.loop import measured_loop

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Measurement
-from graphs.problem import Problem
+from graphs.problem import Measurement, Problem
 from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.algorithms.table import policy_of
 from tfplace.grouping.coarsen import coarsen

@@ -9,14 +9,14 @@ from scipy.stats import rankdata
 
 from graphs.errors import ClusterError
 from graphs.op_graph import FloatArray, IntArray
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tfplace.choosing.real_runs.held_runs import num_fitting
 from tfplace.choosing.scheduling.model_order import simulated_in_order
 from tfplace.fidelity.error_sources import OpTypeError, TracedStep, errors_by_op_type, traced_step
 from tfplace.fidelity.placements import PlacementToJudge, placements_to_judge
 from tfplace.measurement.run_measurement import Timings, measure_variants
-from tfplace.measurement.step_limits import StepLimits, exactly
 from tfplace.measurement.timing import summarize
+from tfplace.measurement.training_run import StepLimits, exactly
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.report.text_calibration import ASSUMED, figures_of
 from tfplace.simulation.evaluator import SimulatingEvaluator

@@ -14,8 +14,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from graphs.op_graph import FloatArray, IntArray
-from graphs.placement import Grouping
-from graphs.problem import Problem
+from graphs.problem import Grouping, Problem
 from tfplace.grouping.quotient import (
     allowed_class,
     colocation_units,

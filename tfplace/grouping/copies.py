@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from graphs.names import RELAY, SHARD, original_name
 from graphs.op_graph import IntArray, LongArray, OpGraph
-from graphs.placement import Grouping
-from graphs.problem import Problem
+from graphs.problem import Grouping, Problem
 from tfplace.grouping.layers import layer_groups
 from tfplace.grouping.quotient import BoolArray, allowed_class, colocation_units, in_graph_order
 

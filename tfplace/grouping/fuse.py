@@ -19,8 +19,7 @@ import numpy as np
 from graphs.graph_edges import row_starts
 from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
-from graphs.placement import Grouping
-from graphs.problem import Problem
+from graphs.problem import Grouping, Problem
 from tfplace.grouping.quotient import BoolArray, allowed_class, fastest_seconds, group_sums
 
 # An op is small if it takes at most this share of all seconds, or at most as long as a transfer of

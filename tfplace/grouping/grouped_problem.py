@@ -6,8 +6,7 @@ import numpy as np
 
 from graphs.errors import ConstraintError
 from graphs.op_graph import IntArray
-from graphs.placement import Grouping
-from graphs.problem import Problem
+from graphs.problem import Grouping, Problem
 from tfplace.grouping.coarsen import coarsen, colocrl_grouping
 from tfplace.grouping.quotient import BoolArray, group_allowed
 

@@ -6,8 +6,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from graphs.op_graph import FloatArray, IntArray, LongArray
-from graphs.placement import Grouping
-from graphs.problem import Problem
+from graphs.problem import Grouping, Problem
 from tfplace.grouping.quotient import (
     allowed_class,
     colocation_units,

@@ -7,8 +7,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
-from graphs.placement import Grouping
-from graphs.problem import Problem
+from graphs.problem import Grouping, Problem
 
 BoolArray = npt.NDArray[np.bool_]
 _ALL = slice(None)

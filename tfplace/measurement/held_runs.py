@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from graphs.errors import ClusterError
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.protos import GraphDef
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.training_run import (

@@ -17,7 +17,7 @@ import numpy as np
 from graphs.host.own_network import from_this_host_only
 from graphs.host.parent import connect_to_parent, hide_gpus
 from graphs.op_graph import FloatArray
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.protos import Pickled
 from tfplace.measurement.allocator import Peaks
 from tfplace.measurement.device_name import device_key

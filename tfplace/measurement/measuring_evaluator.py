@@ -10,11 +10,16 @@ import numpy as np
 from graphs.cluster import Cluster
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible, Measurement, Outcome
+from graphs.problem import Infeasible, Measurement, Outcome
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.run_measurement import MAX_KILLS
-from tfplace.measurement.step_limits import StepLimits, exactly
-from tfplace.measurement.training_run import PrepareRequest, StepRequest, TrainingRun
+from tfplace.measurement.training_run import (
+    PrepareRequest,
+    StepLimits,
+    StepRequest,
+    TrainingRun,
+    exactly,
+)
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -19,16 +19,16 @@ from graphs.host.child import Child, start_child
 from graphs.host.how_it_ended import file_tail
 from graphs.host.own_network import environment
 from graphs.loading.runnable_copy import serialized_without_effects
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.protos import Pickled
 from tfplace.measurement.allocator import DevicePeak
 from tfplace.measurement.device_name import device_key
-from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.training_run import (
     MemoryRequest,
     PrepareRequest,
     Request,
     RuntimeConfig,
+    StepLimits,
     TrainingRun,
 )
 from tfplace.measurement.workers import EXECUTOR_THREADS, NO_WORKERS, WorkerPool, start_workers

@@ -9,14 +9,19 @@ import numpy as np
 
 from graphs.cluster import Cluster
 from graphs.op_graph import FloatArray
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.protos import GraphDef
 from tfplace.measurement.held_runs import HeldRuns, keys_of
 from tfplace.measurement.machine_load import LoadMeter
 from tfplace.measurement.measuring_process import MeasuringProcess
-from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.timing import confidence_of_look, is_precise, looks_at, speedup, summarize
-from tfplace.measurement.training_run import PreparedRun, PrepareRequest, StepRequest, TrainingRun
+from tfplace.measurement.training_run import (
+    PreparedRun,
+    PrepareRequest,
+    StepLimits,
+    StepRequest,
+    TrainingRun,
+)
 
 _LOGGER = logging.getLogger(__name__)
 MAX_KILLS = 3

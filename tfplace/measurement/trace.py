@@ -14,12 +14,17 @@ from graphs.graph_view import GraphView
 from graphs.loading.initialization import of_saved_model, with_saved_variables
 from graphs.loading.saved_model_file import choose_meta_graph
 from graphs.loading.sniff import sniff
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.protos import GraphDef
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
-from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
-from tfplace.measurement.training_run import PrepareRequest, StepRequest, TraceRequest, TrainingRun
+from tfplace.measurement.training_run import (
+    PrepareRequest,
+    StepLimits,
+    StepRequest,
+    TraceRequest,
+    TrainingRun,
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,17 +9,17 @@ import numpy.typing as npt
 
 from graphs.cluster import Cluster
 from graphs.op_graph import FloatArray
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.protos import GraphDef, Pickled
 from tfplace.measurement.machine_load import LoadMeter
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
-from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.training_run import (
     ExecutedNode,
     GraphRequest,
     PrepareRequest,
     Request,
+    StepLimits,
     StepRequest,
     TraceRequest,
     TrainingRun,

@@ -17,12 +17,12 @@ from graphs.cluster import Cluster
 from graphs.clusters.this_host import processor
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import FloatArray
-from graphs.placement import Infeasible
 from graphs.pricing.costs import Costs, node_seconds, price
 from graphs.pricing.grappler_costs import with_defaults
 from graphs.pricing.node_work import node_work
+from graphs.problem import Infeasible
 from graphs.protos import DType
-from tfplace.measurement.step_limits import StepLimits
+from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.cost_cache import Arrays, CacheKey, CostCache
 from tfplace.preparing.executed_run import STEPS, execute
 from tfplace.preparing.loaded_model import LoadedModel

@@ -17,7 +17,7 @@ from graphs.errors import VerificationError
 from graphs.host.freed_memory import uncollected
 from graphs.host.own_network import environment
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.protos import JsonObject
 from graphs.source_model import SourceModel
 from rewrite.emit_forms import tags_of
@@ -31,9 +31,9 @@ from tfplace.bounds.any_split import RangeBound, any_split_bounds
 from tfplace.budget import PARTS
 from tfplace.interruption import Interruption, InThread, interruptible
 from tfplace.measurement.device_name import device_key
-from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.trace import devices_used as devices_in
 from tfplace.measurement.trace import trace_saved_model
+from tfplace.measurement.training_run import exactly
 from tfplace.measurement.workers import start_workers
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.preparing.steps_read import StepsRead

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from graphs.errors import ModelError, VerificationError
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.protos import JsonObject
 from rewrite.emit_forms import tags_of
 from rewrite.one_of_alike import LEAST_NODES
@@ -39,8 +39,8 @@ from rewrite.split.split_model import SplitModel
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.budget import PARTS
 from tfplace.interruption import Interruption, InThread
-from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.trace import trace_saved_model
+from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.proving.run_estimate import Decision
 

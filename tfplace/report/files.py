@@ -10,7 +10,6 @@ from pathlib import Path
 from graphs.counted import counted
 from graphs.flat_graph import Origin
 from graphs.host.freed_memory import uncollected
-from graphs.host.whole_file import write_whole
 from graphs.op_graph import IntArray
 from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
@@ -52,10 +51,7 @@ def write_report(
     write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
     write_forms(made, tags_of(run.decided.prepared.source), options.emit)
     if options.dump_problem is not None:
-        write_whole(
-            options.dump_problem,
-            lambda file: write_problem(file, placed.problem, placed.device_of_op),
-        )
+        write_problem(options.dump_problem, placed.problem, placed.device_of_op)
     return report
 
 

@@ -11,8 +11,7 @@ from rich.console import Console
 
 from graphs.counted import counted
 from graphs.errors import FeedError, NothingToSplitError
-from graphs.placement import Measurement
-from graphs.problem import Problem
+from graphs.problem import Measurement, Problem
 from graphs.protos import JsonObject
 from tfplace.algorithms.placers.one_shot import single_devices
 from tfplace.preparing.options import ProblemOptions

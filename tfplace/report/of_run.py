@@ -18,8 +18,7 @@ from tfplace.proving.proof import Proof
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.explaining.parallelism import parallelism_facts, parallelism_of
 from tfplace.report.explaining.sensitivity import sensitivity
-from tfplace.report.report import Measured, Report
-from tfplace.report.sentences import advice, shards_advice
+from tfplace.report.report import Measured, Report, advice, shards_advice
 from tfplace.report.split_facts import any_split_facts, split_facts
 from tfplace.report.text_calibration import machine_facts
 from tfplace.search.trial_log import SearchResult

@@ -7,8 +7,7 @@ from graphs.protos import Json
 from tfplace.choosing.solve import Solved
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.report.of_run import search_facts
-from tfplace.report.report import SCHEMA_VERSION, plain
-from tfplace.report.sentences import bound_text, is_untried
+from tfplace.report.report import SCHEMA_VERSION, bound_text, is_untried, plain
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_report import print_prediction
 from tfplace.simulation.simulated import Best, prediction_of

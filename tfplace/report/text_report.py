@@ -19,8 +19,7 @@ from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.proving.run_estimate import split_proof_sentence
 from tfplace.report.explaining.parallelism import parallelism_facts, parallelism_of
-from tfplace.report.report import Report
-from tfplace.report.sentences import data_parallel_sentence, is_untried, order_text
+from tfplace.report.report import Report, data_parallel_sentence, is_untried, order_text
 from tfplace.report.split_facts import shards_sentences, split_facts, split_sentences
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_calibration import machine_text

@@ -10,7 +10,7 @@ from typing import Protocol
 from graphs.counted import counted
 from graphs.errors import CheckpointError
 from graphs.op_graph import IntArray
-from graphs.placement import Measurement, Outcome
+from graphs.problem import Measurement, Outcome
 from tfplace.interruption import Interrupted, Interruption, interruptible
 from tfplace.search.kept.state import SearchState, StageStart
 from tfplace.search.trial import (

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphs.errors import TfplaceError
 from graphs.op_graph import IntArray
-from graphs.placement import Outcome, Placement
+from graphs.problem import Outcome, Placement
 
 
 @dataclasses.dataclass(frozen=True)

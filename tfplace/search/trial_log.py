@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible, Measurement, Outcome, Placement
+from graphs.problem import Infeasible, Measurement, Outcome, Placement
 from tfplace.search.kept.snapshot import Snapshot
 from tfplace.search.kept.state import SearchedSoFar, SearchState, StageStart
 from tfplace.search.trial import Trial

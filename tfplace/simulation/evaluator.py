@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.op_graph import IntArray, LongArray
-from graphs.placement import Infeasible, Measurement, Outcome
-from graphs.problem import Problem
+from graphs.problem import Infeasible, Measurement, Outcome, Problem
 from tfplace.simulation.simulator import Simulator
 
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible, Outcome
-from graphs.problem import Problem
+from graphs.problem import Infeasible, Outcome, Problem
 from graphs.protos import JsonObject
 from tfplace.simulation.evaluator import SimulatingEvaluator
 from tfplace.simulation.schedule import MemoryUse, Schedule, memory_use

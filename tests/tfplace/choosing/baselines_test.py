@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tests.builders import Machine, Op, build_problem, random_problem
 from tfplace.algorithms.placers.legal import legal
 from tfplace.choosing.baselines import Candidate, baseline_candidates, best_single

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphs.placement import Measurement
+from graphs.problem import Measurement
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice, choose, confirmed

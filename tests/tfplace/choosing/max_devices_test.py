@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.choose import choose
 from tfplace.choosing.find_placement import find_placement, without_idle_devices

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing import ties
 from tfplace.choosing.baselines import Candidate

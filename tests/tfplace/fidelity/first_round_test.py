@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from graphs.cluster import TransferWork
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tests.builders import Machine
 from tests.tfplace.choosing.real_runs.machines import lstm, placements_of, theta_of
 from tfplace.choosing.forward_model import ForwardModel

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphs.errors import ClusterError
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tests.builders import with_executor
 from tfplace.cli import main
 from tfplace.fidelity.error_sources import Amount, OpTypeError, TracedStep

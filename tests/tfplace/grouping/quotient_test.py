@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graphs.placement import Grouping
+from graphs.problem import Grouping
 from tests.builders import Machine, Op, build_problem, colocated_pair, diamond, fan_out
 from tfplace.grouping import quotient
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphs.errors import ClusterError
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tfplace.measurement.held_runs import HeldRuns, keys_of
 from tfplace.measurement.training_run import PreparedRun, PrepareRequest, TrainingRun
 

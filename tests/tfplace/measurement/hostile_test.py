@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tests.tfplace.measurement.measure_graphs import (
     INPUT,
     WORKERS,

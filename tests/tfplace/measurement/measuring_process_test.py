@@ -6,19 +6,20 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.source_model import Initialization
 from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
-from tfplace.measurement.step_limits import StepLimits, exactly
 from tfplace.measurement.training_run import (
     GraphRequest,
     PrepareRequest,
     Request,
     RuntimeConfig,
+    StepLimits,
     StepRequest,
     TraceRequest,
     TrainingRun,
+    exactly,
 )
 
 LIMITS = StepLimits(timeout_seconds=2.0, prepare_timeout_seconds=7.0)

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from graphs.loading.load_options import LoadOptions
-from graphs.placement import Infeasible, Measurement
+from graphs.problem import Infeasible, Measurement
 from tfplace.choosing.real_runs.compare import MemoryPeak, compare_memory
-from tfplace.measurement.step_limits import StepLimits
+from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.simulation.evaluator import SimulatingEvaluator

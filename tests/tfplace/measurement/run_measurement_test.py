@@ -12,7 +12,7 @@ from graphs.cluster import Cluster
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
-from graphs.placement import Infeasible, Measurement
+from graphs.problem import Infeasible, Measurement
 from graphs.source_model import Initialization
 from tests.tfplace.measurement.measure_graphs import (
     INPUT,
@@ -28,8 +28,13 @@ from tfplace.measurement.measuring_evaluator import MeasuringEvaluator
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.run_graph import subgraph
 from tfplace.measurement.run_measurement import Timings, measure_variants
-from tfplace.measurement.step_limits import exactly
-from tfplace.measurement.training_run import PreparedRun, PrepareRequest, StepRequest, TrainingRun
+from tfplace.measurement.training_run import (
+    PreparedRun,
+    PrepareRequest,
+    StepRequest,
+    TrainingRun,
+    exactly,
+)
 
 v1 = tf.compat.v1
 

@@ -11,10 +11,9 @@ from google.protobuf import text_format
 from tensorflow.core.framework.step_stats_pb2 import StepStats
 
 from tests.tfplace.measurement.measure_graphs import INPUT, cluster_of
-from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.step_stats import parse_step_stats
 from tfplace.measurement.trace import trace_run
-from tfplace.measurement.training_run import TrainingRun
+from tfplace.measurement.training_run import TrainingRun, exactly
 
 _WORKERS_STATS = """
 dev_stats {

@@ -7,13 +7,18 @@ import numpy as np
 import pytest
 
 from graphs.errors import ClusterError
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, WORKERS, cluster_of
 from tfplace.measurement import measuring_process, run_measurement
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.run_measurement import Timings, measure_variants
-from tfplace.measurement.step_limits import StepLimits
-from tfplace.measurement.training_run import PreparedRun, PrepareRequest, StepRequest, TrainingRun
+from tfplace.measurement.training_run import (
+    PreparedRun,
+    PrepareRequest,
+    StepLimits,
+    StepRequest,
+    TrainingRun,
+)
 from tfplace.measurement.workers import EXECUTOR_THREADS
 
 CLUSTER = cluster_of(LOGICAL_CPUS)

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.source_model import Initialization
 from tests.tfplace.measurement.measure_graphs import WORKERS, cluster_of
 from tfplace.measurement.run_measurement import measure_variants
-from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.timing import speedup, summarize
-from tfplace.measurement.training_run import TrainingRun
+from tfplace.measurement.training_run import StepLimits, TrainingRun
 
 v1 = tf.compat.v1
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tests.tfplace.measurement.measure_graphs import (
     INPUT,
     LOGICAL_CPUS,
@@ -14,10 +14,9 @@ from tests.tfplace.measurement.measure_graphs import (
     towers,
     towers_run,
 )
-from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.trace import DeviceUse, devices_used, trace_run, trace_saved_model
-from tfplace.measurement.training_run import TrainingRun
+from tfplace.measurement.training_run import TrainingRun, exactly
 
 BRIEF = exactly(2, warmup_steps=1)
 TOWER_OPS = [f"{op}{tower}" for tower in range(2) for op in ("v", "product", "sum")]

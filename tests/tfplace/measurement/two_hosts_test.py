@@ -14,8 +14,8 @@ from graphs.clusters.discovery import find_cluster
 from graphs.host.child import child_environment, start_process
 from tests.tfplace.measurement.measure_graphs import towers, towers_run
 from tfplace.measurement.presence import is_present
-from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.trace import devices_used, trace_run
+from tfplace.measurement.training_run import exactly
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 PAGE = Path(__file__).parents[3] / "tfplace" / "docs" / "multiple_hosts.md"

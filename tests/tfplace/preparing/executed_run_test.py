@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tfplace.measurement.measuring_process import RunFailedError
 from tfplace.measurement.training_run import (
     GraphRequest,

@@ -12,11 +12,11 @@ from graphs.building.build import build_op_graph
 from graphs.building.flatten import flatten
 from graphs.building.shapes import infer
 from graphs.loading.load import load
-from graphs.placement import Infeasible
 from graphs.pricing.costs import Provenance
+from graphs.problem import Infeasible
 from rewrite.split.split_model import StepToSplit
 from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
-from tfplace.measurement.step_limits import StepLimits
+from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing import find_costs as module
 from tfplace.preparing.cost_cache import CostCache
 from tfplace.preparing.find_costs import find_costs

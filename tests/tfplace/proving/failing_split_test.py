@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphs.errors import VerificationError
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tfplace.proving import split_proof
 from tfplace.proving.split_proof import require_unsplit_fails
 

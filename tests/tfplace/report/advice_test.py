@@ -3,7 +3,7 @@
 import dataclasses
 
 from tfplace.choosing.data_parallel import DataParallel
-from tfplace.report.sentences import advice, data_parallel_sentence, shards_advice
+from tfplace.report.report import advice, data_parallel_sentence, shards_advice
 
 ESTIMATE = DataParallel(7.2, True, "", {}, num_shards=2, num_transfers=3, transfer_bytes=60)
 

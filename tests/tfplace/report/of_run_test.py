@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from graphs.placement import Infeasible, Measurement, Placement
+from graphs.problem import Infeasible, Measurement, Placement
 from rewrite.verify import Verified
 from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.choose import Choice

@@ -9,8 +9,7 @@ from tests.builders import chain
 from tests.tfplace.report.made_up import made_up
 from tfplace.choosing.run_results import Comparison
 from tfplace.measurement.timing import Timing
-from tfplace.report.report import comparison_to_json, plain
-from tfplace.report.sentences import gap_text
+from tfplace.report.report import comparison_to_json, gap_text, plain
 
 OPTIMAL = "no placement is faster: proven optimal, as the simulator counts"
 

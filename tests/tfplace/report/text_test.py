@@ -16,7 +16,7 @@ from tfplace.measurement.timing import Timing
 from tfplace.report.device_check import DeviceCheck, DeviceMemory, Misplaced, print_check
 from tfplace.report.html.page import html_report
 from tfplace.report.inspection import OpTypeRow, inspect, print_inspection
-from tfplace.report.sentences import apart_text, bound_text, needed_text, too_short_text
+from tfplace.report.report import apart_text, bound_text, needed_text, too_short_text
 from tfplace.report.text import console, print_facts, table
 from tfplace.report.text_report import print_phases, print_prediction, print_report
 from tfplace.report.text_timings import print_comparison, print_memory

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from graphs.placement import Infeasible, Measurement
+from graphs.problem import Infeasible, Measurement
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import DivergedError, Proposal
 

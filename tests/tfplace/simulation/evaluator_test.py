@@ -1,6 +1,6 @@
 import numpy as np
 
-from graphs.placement import Infeasible, Measurement
+from graphs.problem import Infeasible, Measurement
 from tests.builders import Machine, Op, build_problem, chain, colocated_pair
 from tfplace.simulation.evaluator import SimulatingEvaluator
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from graphs.placement import Infeasible, Measurement
+from graphs.problem import Infeasible, Measurement
 from tests.builders import (
     Machine,
     Op,

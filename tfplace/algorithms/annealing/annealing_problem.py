@@ -7,8 +7,7 @@ import numpy as np
 
 from graphs.host.compiled import compiled
 from graphs.op_graph import FloatArray, IntArray, LongArray
-from graphs.placement import Measurement, Outcome
-from graphs.problem import Problem
+from graphs.problem import Measurement, Outcome, Problem
 from tfplace.grouping.fuse import FusedProblem, fused_problem
 from tfplace.simulation.arrays import SimulationArrays, simulation_arrays
 from tfplace.simulation.kernel import simulate

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphs.op_graph import FloatArray, IntArray, LongArray
-from graphs.placement import Grouping
-from graphs.problem import Problem
+from graphs.problem import Grouping, Problem
 from tfplace.grouping.coarsen import Coarsening
 from tfplace.grouping.copies import (
     WHOLE,

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Outcome
-from graphs.problem import Problem
+from graphs.problem import Outcome, Problem
 from tfplace.algorithms.annealing.annealing_problem import (
     CANNOT_RUN,
     Energy,

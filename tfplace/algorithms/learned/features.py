@@ -14,8 +14,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from graphs.op_graph import SHAPE_DIMS, FloatArray, IntArray, OpGraph
-from graphs.placement import Grouping
-from graphs.problem import Problem
+from graphs.problem import Grouping, Problem
 from tfplace.grouping.quotient import fastest_seconds, group_sums, quotient
 
 FeatureArray = npt.NDArray[np.float32]

@@ -7,8 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.op_graph import IntArray
-from graphs.placement import Outcome
-from graphs.problem import Problem
+from graphs.problem import Outcome, Problem
 from tfplace.algorithms.learned.config import ColocRLConfig, SpotlightConfig
 from tfplace.algorithms.learned.features import group_features, op_table
 from tfplace.algorithms.learned.learning.appraisal import Appraisal, feasible

@@ -8,8 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from graphs.op_graph import IntArray
-from graphs.placement import Grouping, Outcome
-from graphs.problem import Problem
+from graphs.problem import Grouping, Outcome, Problem
 from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import GrouperConfig, HierarchicalConfig
 from tfplace.algorithms.learned.features import (

@@ -6,8 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.op_graph import FloatArray
-from graphs.placement import Measurement, Outcome
-from graphs.problem import Problem
+from graphs.problem import Measurement, Outcome, Problem
 from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import PlacetoConfig
 from tfplace.algorithms.learned.learning.appraisal import (

@@ -6,8 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.op_graph import FloatArray, IntArray
-from graphs.placement import Outcome
-from graphs.problem import Problem
+from graphs.problem import Outcome, Problem
 from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import PostConfig
 from tfplace.algorithms.learned.learning import policy_gradient

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
-from graphs.placement import Grouping
+from graphs.problem import Grouping
 from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.grouping.coarsen import Coarsening
 from tfplace.grouping.quotient import BoolArray, group_allowed, group_sums

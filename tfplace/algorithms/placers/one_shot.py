@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Outcome
-from graphs.problem import Problem
+from graphs.problem import Outcome, Problem
 from tfplace.algorithms.placers.legal import distinct, fallback_order, legal
 from tfplace.grouping.coarsen import coarsen
 from tfplace.grouping.quotient import group_allowed

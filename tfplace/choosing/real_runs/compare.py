@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from graphs.cluster import Cluster
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.protos import GraphDef
 from tfplace.choosing.baselines import GIVEN, SINGLE, Candidate
 from tfplace.choosing.memory_limit import LIMIT
@@ -16,7 +16,6 @@ from tfplace.measurement.allocator import DevicePeak
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.run_measurement import Timings, measure_variants
-from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.timing import (
     NO_DIFFERENCE,
     Timing,
@@ -27,7 +26,7 @@ from tfplace.measurement.timing import (
     speedup,
     summarize,
 )
-from tfplace.measurement.training_run import PrepareRequest, StepRequest, TrainingRun
+from tfplace.measurement.training_run import PrepareRequest, StepLimits, StepRequest, TrainingRun
 from tfplace.preparing.prepare import PreparedModel
 
 BASELINES = (SINGLE, GIVEN)  # the first of equals is named

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible, Measurement
-from graphs.problem import Problem
+from graphs.problem import Infeasible, Measurement, Problem
 from tfplace.budget import PARTS
 from tfplace.choosing.baselines import SINGLE, Candidate, Plan
 from tfplace.choosing.choose import Choice

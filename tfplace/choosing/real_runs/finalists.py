@@ -4,8 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from graphs.placement import Infeasible
-from graphs.problem import Problem
+from graphs.problem import Infeasible, Problem
 from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.budget import FIRST_ROUND
 from tfplace.choosing.choose import Choice

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible
-from graphs.problem import Problem
+from graphs.problem import Infeasible, Problem
 from tfplace.choosing.baselines import Plan, annealed
 from tfplace.choosing.forward_model import ForwardModel
 from tfplace.choosing.real_runs.plan import Runs
 from tfplace.interruption import Interrupted
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.run_measurement import Timings, held_runs, measure_variants
-from tfplace.measurement.step_limits import StepLimits
+from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 from tfplace.search.search import Limits

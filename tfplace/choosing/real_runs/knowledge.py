@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tfplace.choosing.baselines import Plan
 from tfplace.choosing.forward_model import ForwardModel
 from tfplace.choosing.real_runs.estimate import estimate

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from graphs.op_graph import FloatArray
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tfplace.choosing.baselines import Plan
 from tfplace.choosing.forward_model import ForwardModel
 from tfplace.choosing.real_runs.knowledge import Knowledge, Proposer

@@ -25,8 +25,8 @@ from tfplace.choosing.run_results import PLACED, Comparison, Corrections, Measur
 from tfplace.choosing.unsplit_baselines import predicted
 from tfplace.interruption import interruptible
 from tfplace.measurement.held_runs import HeldRuns
-from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.timing import Timing
+from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from graphs.op_graph import FloatArray, IntArray
-from graphs.placement import Infeasible
-from graphs.problem import Problem
+from graphs.problem import Infeasible, Problem
 from tfplace.choosing.baselines import Plan
 from tfplace.choosing.run_results import Corrections, Round
 

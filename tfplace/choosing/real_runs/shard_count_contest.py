@@ -14,7 +14,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.source_model import SourceModel
 from tfplace.budget import PARTS
 from tfplace.choosing.baselines import SINGLE, Candidate

@@ -15,8 +15,7 @@ import numpy as np
 
 from graphs.graph_edges import row_starts
 from graphs.op_graph import FloatArray, IntArray
-from graphs.placement import Infeasible, Outcome
-from graphs.problem import Problem
+from graphs.problem import Infeasible, Outcome, Problem
 from tfplace.choosing.scheduling.anchors import Anchors, anchors_of
 from tfplace.choosing.scheduling.edges import (
     NO_EDGES,

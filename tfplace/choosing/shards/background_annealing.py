@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from graphs.op_graph import IntArray
-from graphs.placement import Outcome
+from graphs.problem import Outcome
 from tfplace.algorithms.table import policy_of
 from tfplace.interruption import InThread, interruptible
 from tfplace.search.instance import Instance

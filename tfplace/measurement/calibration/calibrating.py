@@ -44,7 +44,7 @@ from tfplace.measurement.calibration.trusted_links import (
 from tfplace.measurement.machine_load import share_of_others
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
-from tfplace.measurement.step_limits import StepLimits
+from tfplace.measurement.training_run import StepLimits
 
 Measured = TypeVar("Measured", bound=Hashable)
 

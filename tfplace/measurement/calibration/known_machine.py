@@ -24,7 +24,7 @@ from tfplace.measurement.calibration.probe_graphs import ping_pong
 from tfplace.measurement.calibration.probing import Prober
 from tfplace.measurement.calibration.trusted_links import TrustedLinks, figures_to_use
 from tfplace.measurement.measuring_process import MeasuringProcess
-from tfplace.measurement.step_limits import StepLimits
+from tfplace.measurement.training_run import StepLimits
 
 VERSION = 1
 """Counts up when what is kept, or how it is found, changes its meaning."""

@@ -9,13 +9,12 @@ import numpy as np
 from graphs.cluster import Cluster
 from graphs.errors import ClusterError
 from graphs.op_graph import FloatArray
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.protos import Pickled
 from tfplace.measurement.calibration.probe_graphs import Probe
 from tfplace.measurement.machine_load import LoadMeter
 from tfplace.measurement.measuring_process import MeasuringProcess
-from tfplace.measurement.step_limits import StepLimits
-from tfplace.measurement.training_run import PrepareRequest, ReleaseRequest, StepRequest
+from tfplace.measurement.training_run import PrepareRequest, ReleaseRequest, StepLimits, StepRequest
 
 Key = TypeVar("Key", bound=Hashable)
 PROBE_STEPS = StepLimits(warmup_steps=2, min_steps=5, max_steps=25, timeout_seconds=60.0)

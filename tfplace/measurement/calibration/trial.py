@@ -17,17 +17,17 @@ import numpy as np
 from graphs.cluster import Cluster, Device
 from graphs.clusters import named_clusters
 from graphs.errors import ClusterError
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tfplace.measurement.calibration.link_figures import measure_link
 from tfplace.measurement.calibration.probe_graphs import held_at_once, products_on
 from tfplace.measurement.calibration.probing import ProbeFailedError, Prober
 from tfplace.measurement.device_name import device_key, task_prefix
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
-from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.training_run import (
     PeersRequest,
     PrepareRequest,
     ReachRequest,
+    StepLimits,
     TraceRequest,
 )
 

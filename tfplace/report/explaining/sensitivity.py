@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Measurement
 from graphs.pricing.kernel_classes import class_of_op
-from graphs.problem import Problem
+from graphs.problem import Measurement, Problem
 from graphs.protos import JsonObject
 from tfplace.algorithms.annealing.config import LARGE_OPS
 from tfplace.choosing.baselines import best_of

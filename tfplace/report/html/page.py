@@ -31,8 +31,7 @@ from tfplace.report.html.elements import (
 )
 from tfplace.report.html.timeline_data import timeline
 from tfplace.report.html.waiting_bars import step_bars, waiting_bars
-from tfplace.report.report import Report
-from tfplace.report.sentences import PROVEN_GAP, gap_text
+from tfplace.report.report import PROVEN_GAP, Report, gap_text
 from tfplace.report.split_facts import split_sentences
 from tfplace.report.text_report import run_sentence
 from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text

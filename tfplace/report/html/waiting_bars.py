@@ -13,8 +13,7 @@ from tfplace.report.explaining.waiting import (
     wait_text,
 )
 from tfplace.report.html.elements import colours, facts, paragraph, section, swatch, table, text
-from tfplace.report.report import Report
-from tfplace.report.sentences import data_parallel_sentence, is_untried
+from tfplace.report.report import Report, data_parallel_sentence, is_untried
 from tfplace.report.text_timings import comparison_facts, rounds_facts
 from tfplace.units_text import seconds_text, share_text
 

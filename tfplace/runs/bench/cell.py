@@ -11,7 +11,7 @@ import time
 
 from graphs.errors import TfplaceError
 from graphs.host.op_libraries import load_named_op_libraries
-from graphs.placement import Measurement
+from graphs.problem import Measurement
 from graphs.protos import Json, JsonObject
 
 

@@ -21,8 +21,7 @@ import numpy as np
 
 from graphs.errors import CheckpointError, OutputError
 from graphs.op_graph import FloatArray, IntArray
-from graphs.placement import Measurement
-from graphs.problem import Problem
+from graphs.problem import Measurement, Problem
 from graphs.problem_file import write_problem
 from tfplace.output_paths import write_file
 from tfplace.search.kept.state import SearchState, from_arrays, to_arrays

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible, Measurement, Placement
+from graphs.problem import Infeasible, Measurement, Placement
 from graphs.protos import Json, JsonObject
 from tfplace.search.kept.snapshot import Snapshot
 from tfplace.search.trial import Trial

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from graphs.placement import Infeasible, Measurement
+from graphs.problem import Infeasible, Measurement
 from tfplace.algorithms.annealing.annealing_problem import (
     CANNOT_RUN,
     Energy,

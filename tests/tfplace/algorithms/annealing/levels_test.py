@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphs.placement import Grouping
+from graphs.problem import Grouping
 from tests.builders import Machine, Op, build_problem, random_graph, random_problem, unrolled_lstm
 from tfplace.algorithms.annealing.levels import coarse_to_fine, levels_of
 from tfplace.grouping.quotient import colocation_units

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from graphs.placement import Infeasible, Measurement
+from graphs.problem import Infeasible, Measurement
 from tests.builders import Machine, Op, build_problem, random_graph, two_towers, unrolled_lstm
 from tests.fakes import WantedDevices
 from tests.tfplace.algorithms.learned.search import search

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphs.placement import Grouping, Infeasible
+from graphs.problem import Grouping, Infeasible
 from tests.builders import Machine, Op, build_problem, chain, random_problem
 from tfplace.algorithms.annealing import moves
 from tfplace.algorithms.annealing.levels import coarse_to_fine, levels_of

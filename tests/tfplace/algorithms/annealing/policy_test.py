@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from graphs.placement import Measurement
+from graphs.problem import Measurement
 from tests.builders import Machine, Op, build_problem, random_graph, two_towers, unrolled_lstm
 from tfplace.algorithms.annealing import policy as policy_module
 from tfplace.algorithms.annealing.config import REPEATED_ROUNDS, ROUNDS, MultilevelConfig

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphs.errors import ConstraintError
-from graphs.placement import Measurement
+from graphs.problem import Measurement
 from tests.builders import Machine, Op, build_problem, chain, two_towers
 from tests.fakes import NEVER_FITS, NOT_A_NUMBER, WantedDevices
 from tests.tfplace.algorithms.learned.search import search

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from graphs.placement import Grouping
+from graphs.problem import Grouping
 from tests.builders import Op, build_problem, diamond, unrolled_lstm
 from tfplace.algorithms.learned import features
 

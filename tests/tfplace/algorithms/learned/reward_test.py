@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphs.placement import Infeasible, Measurement
+from graphs.problem import Infeasible, Measurement
 from tests.builders import Op, build_problem
 from tfplace.algorithms.learned.learning.appraisal import (
     feasible,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tests.builders import Machine, Op, build_problem, two_towers
 from tfplace.algorithms.placers import memory
 from tfplace.algorithms.placers.memory import made_to_fit, op_bytes_estimate, repaired

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from graphs.placement import Measurement
+from graphs.problem import Measurement
 from tests.builders import Machine, Op, build_problem, colocated_pair, two_towers, unrolled_lstm
 from tfplace.algorithms.placers import one_shot
 from tfplace.algorithms.placers.cuts import m_topo, minimum_cuts

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from graphs.placement import Measurement
+from graphs.problem import Measurement
 from tests.builders import Machine, Op, build_problem
 from tests.split_steps import by_name, split_step
 from tfplace.algorithms.placers.data_parallel import data_parallel, data_parallel_starts

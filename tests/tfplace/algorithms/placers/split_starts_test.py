@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from graphs.placement import Measurement
+from graphs.problem import Measurement
 from tests.split_steps import by_name, split_step
 from tfplace.algorithms.placers.data_parallel import (
     data_parallel,

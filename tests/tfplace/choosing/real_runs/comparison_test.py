@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
 from tfplace.measurement import run_measurement
 from tfplace.measurement.run_measurement import Timings, held_runs, measure_variants
-from tfplace.measurement.step_limits import StepLimits, exactly
 from tfplace.measurement.training_run import (
     PreparedRun,
     PrepareRequest,
     ReleaseRequest,
     Request,
+    StepLimits,
     StepRequest,
     TrainingRun,
+    exactly,
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphs.placement import Measurement
+from graphs.problem import Measurement
 from tests.tfplace.choosing.real_runs.machines import lstm, placements_of, theta_of
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice

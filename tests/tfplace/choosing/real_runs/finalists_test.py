@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphs.placement import Infeasible, Measurement
+from graphs.problem import Infeasible, Measurement
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.real_runs.finalists import judged

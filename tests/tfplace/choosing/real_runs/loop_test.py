@@ -15,8 +15,7 @@ import pytest
 from graphs.cluster import Interval
 from graphs.machine_numbers import on_taught_machine
 from graphs.op_graph import FloatArray, IntArray
-from graphs.placement import Infeasible
-from graphs.problem import Problem
+from graphs.problem import Infeasible, Problem
 from tests.builders import Machine
 from tests.tfplace.choosing.real_runs.machines import lstm, placements_of, theta_of
 from tfplace.choosing.baselines import Plan

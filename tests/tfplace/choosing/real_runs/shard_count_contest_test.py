@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from graphs.placement import Infeasible, Measurement
+from graphs.problem import Infeasible, Measurement
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.find_placement import Searched

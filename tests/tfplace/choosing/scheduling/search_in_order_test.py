@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from graphs.placement import Measurement
+from graphs.problem import Measurement
 from tfplace.choosing.baselines import best_of
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.scheduling import search_in_order as search_in_order_module

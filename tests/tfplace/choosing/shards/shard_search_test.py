@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphs.errors import UsageError
-from graphs.placement import Infeasible, Measurement
+from graphs.problem import Infeasible, Measurement
 from tests.split_steps import split_step
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.scheduling.anchors import anchors_of
 from tfplace.choosing.scheduling.list_schedules import in_flight_edges, ordered, weights_last

@@ -45,8 +45,12 @@ from tfplace.measurement.calibration.probe_graphs import (
 from tfplace.measurement.calibration.probing import Prober
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
-from tfplace.measurement.step_limits import StepLimits
-from tfplace.measurement.training_run import PrepareRequest, ReleaseRequest, TraceRequest
+from tfplace.measurement.training_run import (
+    PrepareRequest,
+    ReleaseRequest,
+    StepLimits,
+    TraceRequest,
+)
 
 FEW = StepLimits(warmup_steps=1, min_steps=3, max_steps=3, timeout_seconds=60.0)
 

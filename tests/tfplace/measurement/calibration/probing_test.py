@@ -12,11 +12,10 @@ import pytest
 
 from graphs.clusters.discovery import find_cluster
 from graphs.errors import ClusterError
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tfplace.measurement.calibration.probe_graphs import step_probe
 from tfplace.measurement.calibration.probing import Prober, median_difference
-from tfplace.measurement.step_limits import StepLimits
-from tfplace.measurement.training_run import PrepareRequest, ReleaseRequest, StepRequest
+from tfplace.measurement.training_run import PrepareRequest, ReleaseRequest, StepLimits, StepRequest
 
 LIMITS = StepLimits(warmup_steps=2, min_steps=3, max_steps=5)
 PROBES = dict.fromkeys(("a", "b"), step_probe(["/device:CPU:0"]))

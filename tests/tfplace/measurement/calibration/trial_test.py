@@ -12,7 +12,7 @@ import pytest
 
 from graphs.clusters.discovery import find_cluster
 from graphs.errors import ClusterError
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from tfplace.measurement.calibration import trial
 from tfplace.measurement.calibration.trial import DeviceTrial, LinkTrial, Trial, try_devices
 from tfplace.measurement.measuring_process import RunFailedError

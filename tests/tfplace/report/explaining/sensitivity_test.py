@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from graphs.placement import Measurement
+from graphs.problem import Measurement
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.baselines import Candidate
 from tfplace.report.explaining.sensitivity import sensitivity

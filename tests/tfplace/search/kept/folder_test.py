@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphs.errors import CheckpointError, OutputError
-from graphs.placement import Infeasible, Measurement, Placement
+from graphs.problem import Infeasible, Measurement, Placement
 from tests.builders import Machine, two_towers
 from tests.fakes import NEVER_FITS
 from tfplace.algorithms.learned.config import PostConfig

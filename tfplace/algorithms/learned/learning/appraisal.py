@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.op_graph import FloatArray
-from graphs.placement import Infeasible, Measurement, Outcome
-from graphs.problem import Problem
+from graphs.problem import Infeasible, Measurement, Outcome, Problem
 from tfplace.grouping.quotient import BoolArray
 
 # What a trial is worth to a policy: higher is better, finite whatever the outcome.

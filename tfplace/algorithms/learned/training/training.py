@@ -14,8 +14,7 @@ import numpy as np
 from graphs import zoo
 from graphs.errors import UsageError
 from graphs.host.scratch import scratch_directory
-from graphs.placement import Measurement, Outcome
-from graphs.problem import Problem
+from graphs.problem import Measurement, Outcome, Problem
 from graphs.protos import Json
 from tfplace.algorithms.learned.config import AdamConfig, PlacetoConfig
 from tfplace.algorithms.learned.placeto import Placeto

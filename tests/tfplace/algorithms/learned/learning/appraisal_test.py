@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graphs.placement import Measurement
+from graphs.problem import Measurement
 from tests.builders import chain
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
 
