@@ -27,6 +27,7 @@ from rewrite.split.decide.decide import Decisions, decide
 from rewrite.split.decision import Split, StayWhole, is_same_answer
 from rewrite.split.prove.structure.check_functions import FunctionProver
 from rewrite.split.prove.structure.check_op import OpChecks
+from rewrite.split.prove.structure.check_refusals import require_refusals
 from rewrite.split.prove.structure.step_reading import StepReading
 from rewrite.split.split_step import SplitStep
 from rewrite.split.states import WHOLE, is_same, shard_sizes
@@ -84,6 +85,7 @@ def prove_joints(flat: FlatGraph, decisions: Decisions, step: SplitStep, count: 
             checks.op(node)
         for before, after in zip(flat.fetches, step.fetches, strict=True):
             _require_fetch(checks, reading, before, after)
+        require_refusals(decisions, reading, graph_def, count)
     except (
         ModelError,
         ValueError,
