@@ -34,24 +34,22 @@ class OpenFunctionShapes:
 
     def of_whole(self, node: NodeDef, name: str, part: str, whole: WholeTensor) -> str:
         """See FixedShapes; also what is said of the shape of a list's element."""
-        writer, number = self._writer, whole.answer.dtype
+        writer, number, state = self._writer, whole.answer.dtype, whole.state
         if node.op == "Rank":
             return writer.const(name, whole.answer)
-        entries = {whole.state.axis: whole.state} if isinstance(whole.state, Sharded) else {}
         if node.op == "TensorListElementShape":
-            return self._element_shape(node, name, part, entries)
+            assert isinstance(state, Sharded)
+            return self._element_shape(node, name, part, state)
+        entries = {state.axis: state} if isinstance(state, Sharded) else {}
         shape = writer.op("Shape", f"{name}/part", [part], T=whole.dtype, out_type=number)
         shape = self._moved("AddV2", shape, np.zeros(whole.rank, number), entries)
         return answer_of_shape(writer, node, name, shape, number)
 
-    def _element_shape(
-        self, node: NodeDef, name: str, part: str, entries: Mapping[int, Sharded]
-    ) -> str:
+    def _element_shape(self, node: NodeDef, name: str, part: str, state: Sharded) -> str:
         """The list itself may say -1 for the batch, which is replaced by what it is."""
         import tensorflow as tf
 
         writer, number = self._writer, attribute(node, "shape_type").type
-        [state] = entries.values()
         own = writer.node(node.op, writer.free_name(f"{name}/part"), [part], shape_type=number)
         rank = writer.op("Size", f"{name}/rank", [f"{own.name}:0"], T=number, out_type=np.int32)
         hot = writer.node(

@@ -122,15 +122,13 @@ class Analysis:
 
         Its results are in the states in which it makes them.
         """
-        if given.sources or any(isinstance(state, Optioned) for state in given.states):
+        if any(each.source or isinstance(each.state, Optioned) for each in given):
             return self._decided(scope, name, given)  # what is outside counts, too
         key = (
             self.batch,
             scope,
             name,
-            tuple((state, getattr(state, "roots", None)) for state in given.states),
-            tuple(given.arguments),
-            tuple(given.elements),
+            tuple((each, each.roots) for each in given),
             self.elements.known_in(scope),
         )
         known, lists = self._bodies.decided, self.elements
@@ -145,15 +143,17 @@ class Analysis:
         return decided
 
     def _decided(self, scope: str, function: str, given: Given) -> DecidedFunction | None:
-        body = self._bodies.opened(function, given.arguments)
+        body = self._bodies.opened(function, [each.known for each in given])
         if body is None:
             return None
         facts = Facts(body.flat, body.properties, body.values)
-        for name, element in zip(body.arguments, given.elements, strict=True):
-            if element is not None:
-                facts.elements[name] = element
-        facts.given.update(zip(body.arguments, given.sources, strict=False))
-        states = dict(zip(body.arguments, given.states, strict=True))
+        states = {}
+        for name, argument in zip(body.arguments, given, strict=True):
+            states[name] = argument.state
+            if argument.element is not None:
+                facts.elements[name] = argument.element
+            if argument.source is not None:
+                facts.given[name] = argument.source
         answers, states_of = self.ops(facts, states, scope)
         results = [states_of[tensor] for tensor in body.outputs]
         return DecidedFunction(facts, answers, states_of, body, results)

@@ -64,24 +64,21 @@ def branches_answer(
             return StayWhole(why, bodies)
     for position in range(len(results)):
         _learn_result(facts, f"{node.name}:{position}", list(bodies.values()), position)
-    inputs = (*(WHOLE,) * first, *given.states)
+    inputs = (*(WHOLE,) * first, *(each.state for each in given))
     return Split(inputs, tuple(results), bodies=bodies)
 
 
 def _as_taken(facts: Facts, node: NodeDef, key: str, given: Given, first: int) -> Given:
     """What a branch is given: where other conditionals took the same one, what that returned."""
-    states, sources = list(given.states), []
-    for position, name in enumerate(data_inputs(node)[first:]):
-        tensor = tensor_of(name)
+    taken = []
+    for argument, name in zip(given, data_inputs(node)[first:], strict=True):
+        tensor, state = tensor_of(name), argument.state
         found = taken_with(facts, node, key, tensor) if first else None
-        if found is None:
-            sources.append((facts, tensor))
-            continue
-        source, output, state = found
-        sources.append((source, output))
-        if isinstance(states[position], Optioned):
-            states[position] = state
-    return dataclasses.replace(given, states=states, sources=sources)
+        source, output, inner = found or (facts, tensor, state)
+        if isinstance(state, Optioned):
+            state = inner
+        taken.append(dataclasses.replace(argument, state=state, source=(source, output)))
+    return taken
 
 
 def taken_with(

@@ -11,23 +11,40 @@ from rewrite.split.states import WHOLE, Listed, Optioned, Partial, State
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
-    """What a function is given: for each argument its state, and what is known of it.
+class Argument:
+    """What a function is given for one of its arguments.
 
-    `sources` says where each argument comes from; a loop's change in each iteration.
+    Attributes:
+      state: how it is cut.
+      known: what is known of it.
+      element: of what it holds, where it is a TensorList.
+      source: where it comes from; None of a loop's, which change in each iteration.
     """
 
-    states: Sequence[State]
-    arguments: Sequence[Known]
-    elements: Sequence[Element | None]
-    sources: Sequence[tuple[Facts, str]] = ()
+    state: State
+    known: Known
+    element: Element | None
+    source: tuple[Facts, str] | None = None
+
+    @property
+    def roots(self) -> frozenset[str] | None:
+        """The lists or Optionals that it may be; None of any other tensor."""
+        return self.state.roots if isinstance(self.state, Listed | Optioned) else None
+
+
+Given = Sequence[Argument]
 
 
 def given_to(facts: Facts, tensors: Sequence[str], states: Sequence[State]) -> Given:
-    arguments = [facts.argument(tensor) for tensor in tensors]
-    # What is a sum of terms is summed before: a body rarely could do with the terms.
+    """What a function is given: these tensors, in these states.
+
+    What is a sum of terms is summed before: a body rarely could do with the terms.
+    """
     summed = [WHOLE if isinstance(state, Partial) else state for state in states]
-    return Given(summed, arguments, [facts.elements.get(t) for t in tensors])
+    return [
+        Argument(state, facts.argument(tensor), facts.elements.get(tensor))
+        for tensor, state in zip(tensors, summed, strict=True)
+    ]
 
 
 def joined_state(elements: ListElements, before: State, after: State) -> State | None:

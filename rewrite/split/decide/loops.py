@@ -16,7 +16,7 @@ from graphs.names import data_inputs, tensor_of
 from graphs.protos import NodeDef
 from rewrite.split.decide.analysis import Analysis
 from rewrite.split.decide.branches import branches_answer
-from rewrite.split.decide.given import Given, given_to, joined_state
+from rewrite.split.decide.given import Argument, Given, given_to, joined_state
 from rewrite.split.decide.shard_local import why_not_local
 from rewrite.split.decision import Answer, DecidedFunction, Split, StayWhole
 from rewrite.split.functions import functions_of
@@ -24,7 +24,7 @@ from rewrite.split.list_facts import Element, joined
 from rewrite.split.rules.op_view import OpView
 from rewrite.split.rules.special import TENSORFLOW_1
 from rewrite.split.shape_facts import Facts
-from rewrite.split.states import WHOLE, Listed, Optioned
+from rewrite.split.states import WHOLE, Optioned
 
 MAX_ROUNDS = 10
 """States only change upwards; a loop that is not settled after so many rounds stays whole."""
@@ -45,11 +45,11 @@ def function_answer(analysis: Analysis, facts: Facts, scope: str, view: OpView) 
     scope = f"{scope}{node.name}/"
     if node.op in op_types.LOOPS:
         constant = handed_on(facts.flat.library[functions["body"]])
-        arguments = [
-            argument if position in constant else without_value(argument)
-            for position, argument in enumerate(given.arguments)
-        ]
-        given = dataclasses.replace(given, arguments=arguments)
+        given = [
+            each if position in constant
+            else dataclasses.replace(each, known=without_value(each.known))
+            for position, each in enumerate(given)
+        ]  # fmt: skip
         return _loop(analysis, facts, scope, node, functions, given)
     return branches_answer(analysis, facts, scope, node, functions, given, first)
 
@@ -70,14 +70,15 @@ def _loop(
         after = _after_iteration(analysis, body, given)
         if isinstance(after, str):
             return StayWhole(after)
-        if _same(given, after):
+        if [(each, each.roots) for each in given] == [(each, each.roots) for each in after]:
             break
         given = after
     else:
         return StayWhole("what its iterations hand on does not settle")
-    for position, argument in enumerate(given.arguments):  # whatever becomes of the loop
-        facts.learn_shape(f"{node.name}:{position}", argument.shape)
-    body = dataclasses.replace(body, results=tuple(given.states))
+    for position, argument in enumerate(given):  # whatever becomes of the loop
+        facts.learn_shape(f"{node.name}:{position}", argument.known.shape)
+    states = tuple(each.state for each in given)
+    body = dataclasses.replace(body, results=states)
     condition = analysis.function(scope, functions["cond"], given)
     library = facts.flat.library
     if (
@@ -90,46 +91,27 @@ def _loop(
     if why:
         return StayWhole(why, {"body": body})
     _learn(facts, node, given, body)
-    states = tuple(given.states)
     return Split(states, states, bodies={"body": body, "cond": condition})
 
 
 def _after_iteration(analysis: Analysis, body: DecidedFunction, given: Given) -> Given | str:
     """What the next iteration is given at most; or why that can't be."""
-    states, arguments, elements = [], [], []
-    for position, tensor in enumerate(body.body.outputs):
-        before, after = given.states[position], body.results[position]
-        state = joined_state(analysis.elements, before, after)
+    next_given = []
+    for before, name, tensor, after in zip(
+        given, body.body.arguments, body.body.outputs, body.results, strict=True
+    ):
+        state = joined_state(analysis.elements, before.state, after)
         if state is None:
             return "its iterations hand on a value that is cut in another way each time"
         if isinstance(state, Optioned):
             return "its iterations hand on an Optional"
-        old = given.arguments[position]
-        is_same = body.body.source(tensor) == body.body.arguments[position]
-        argument = old
-        if not is_same:
-            shape = joined_shapes(old.shape, body.facts.shape(tensor))
-            argument = Known(old.dtype, shape)
-        states.append(state)
-        arguments.append(argument)
-        element = given.elements[position]
-        if element is not None and not is_same:
-            element = joined(element, body.facts.elements.get(tensor, Element()))
-        elements.append(element)
-    return Given(states, arguments, elements)
-
-
-def _same(given: Given, after: Given) -> bool:
-    return (
-        list(given.states) == list(after.states)
-        and list(given.arguments) == list(after.arguments)
-        and list(given.elements) == list(after.elements)
-        and all(
-            one.roots == other.roots
-            for one, other in zip(given.states, after.states, strict=True)
-            if isinstance(one, Listed) and isinstance(other, Listed)
-        )
-    )
+        known, element = before.known, before.element
+        if body.body.source(tensor) != name:
+            known = Known(known.dtype, joined_shapes(known.shape, body.facts.shape(tensor)))
+            if element is not None:
+                element = joined(element, body.facts.elements.get(tensor, Element()))
+        next_given.append(Argument(state, known, element))
+    return next_given
 
 
 def _learn(facts: Facts, node: NodeDef, given: Given, body: DecidedFunction) -> None:
@@ -137,11 +119,11 @@ def _learn(facts: Facts, node: NodeDef, given: Given, body: DecidedFunction) -> 
     inputs = [tensor_of(name) for name in data_inputs(node)]
     for position, tensor in enumerate(body.body.outputs):
         output = f"{node.name}:{position}"
-        argument, element = given.arguments[position], given.elements[position]
-        if element is not None:
-            facts.elements[output] = element
+        argument = given[position]
+        if argument.element is not None:
+            facts.elements[output] = argument.element
         if body.body.source(tensor) == body.body.arguments[position]:
             facts.learn_same(output, inputs[position])
-            value = facts.value(inputs[position]) if argument.exact else None
+            value = facts.value(inputs[position]) if argument.known.exact else None
             if value is not None:
                 facts.learn_value(output, value)

@@ -173,10 +173,9 @@ class FunctionReading(Reading):
         name = function.signature.name
         arguments = [each.name for each in function.signature.input_arg]
         given = dict(zip(arguments, map(op_of, split.body.arguments), strict=False))
-        form = MainForm(function, library, given)
-        where = f"the function {name!r} of shard {shard}"
-        super().__init__(split, form.nodes, sizes, [shard], where)
-        self.split, self.shard, self.results = split, shard, form.results
+        own, self.results = _main_form(function, library, given)
+        super().__init__(split, own, sizes, [shard], f"the function {name!r} of shard {shard}")
+        self.split, self.shard = split, shard
         self._read_arguments(function, has_numbers)
         nodes = split.body.flat.graph_def.node
         self.whole = [_alone(node) for node in nodes if node.name not in given.values()]
@@ -195,9 +194,8 @@ class FunctionReading(Reading):
     def _read_arguments(self, function: FunctionDef, has_numbers: bool) -> None:
         body = self.split.body
         for tensor in body.arguments:
-            self.means(
-                op_of(tensor), [self.part(tensor, self.split.state_of_tensor[tensor], self.shard)]
-            )
+            state = self.split.state_of_tensor[tensor]
+            self.means(op_of(tensor), [self.part(tensor, state, self.shard)])
         more = len(function.signature.input_arg) - len(body.arguments)
         if more != has_numbers:
             raise RewriteError(f"reading {self.where}: its arguments are not those it had")
@@ -260,47 +258,34 @@ def _alone(node: NodeDef) -> NodeDef:
     return new
 
 
-class MainForm:
-    """A function's ops and results, with the names that inputs have in a main graph.
+def _main_form(
+    function: FunctionDef, library: Library, given: Mapping[str, str]
+) -> tuple[dict[str, NodeDef], list[str]]:
+    """A function's ops by name, and its results, as the inputs of a main graph name them.
 
     `as_body` goes the other way.
 
-    Attributes:
-      nodes: {name: NodeDef}.
-      results: what the function returns.
+    Args:
+      function: a FunctionDef.
+      library: all functions.
+      given: {argument: the op that stands for it}.
+
+    Raises:
+      LookupError: an op reads an output that there is not.
     """
-
-    def __init__(self, function: FunctionDef, library: Library, given: Mapping[str, str]):
-        """Begins and ends.
-
-        Args:
-          function: a FunctionDef.
-          library: all functions.
-          given: {argument: the op that stands for it}.
-        """
-        self._given, self._positions = given, dict[str, list[str]]()
-        for node in function.node_def:
-            self._positions[node.name] = output_names(node, library)
-        self.nodes: dict[str, NodeDef] = {}
-        for node in function.node_def:
-            new = self.nodes[node.name] = type(node)()
-            new.CopyFrom(node)
-            new.input[:] = [self._name(name) for name in node.input]
-        if len(self.nodes) < len(function.node_def):
-            raise RewriteError("reading a shard's function: two of its ops have one name")
-        outputs = [each.name for each in function.signature.output_arg]
-        if set(function.ret) != set(outputs):
-            raise RewriteError("reading a shard's function: it returns something else")
-        self.results = [self._name(function.ret[name]) for name in outputs]
-
-    def _name(self, name: str) -> str:
-        if name.startswith("^"):
-            return name
-        op, _, output = name.partition(":")
-        if not output:
-            return self._given.get(op, op)
-        names = self._positions.get(op, [])
-        output = output if ":" in output else f"{output}:0"
-        if output not in names:
-            raise RewriteError(f"reading a shard's function: there is no {name!r}")
-        return f"{op}:{names.index(output)}".removesuffix(":0")
+    named = {each.name: each.name for each in function.signature.input_arg} | dict(given)
+    for node in function.node_def:
+        for index, output in enumerate(output_names(node, library)):
+            tensor = f"{node.name}:{index}" if index else node.name
+            named[f"{node.name}:{output}"] = tensor
+    nodes = {}
+    for node in function.node_def:
+        new = nodes[node.name] = type(node)()
+        new.CopyFrom(node)
+        new.input[:] = [name if name.startswith("^") else named[name] for name in node.input]
+    if len(nodes) < len(function.node_def):
+        raise RewriteError("reading a shard's function: two of its ops have one name")
+    outputs = [each.name for each in function.signature.output_arg]
+    if set(function.ret) != set(outputs):
+        raise RewriteError("reading a shard's function: it returns something else")
+    return nodes, [named[function.ret[name]] for name in outputs]
