@@ -160,8 +160,8 @@ def difference(
         return f"its shape is {other.shape}, wanted {whole.shape}"
     if not _is_float(whole):
         return "" if np.array_equal(whole, other) else "its values differ"
-    scale = max(largest(array) for array in (whole, *parts))
     most = _numbers_apart(whole, other)
+    scale = max(largest(array) for array in (whole, *parts)) if most else 0.0
     if most <= tolerance * scale:
         return ""
     return f"it differs by {most:.3g}, where values are up to {scale:.3g}"

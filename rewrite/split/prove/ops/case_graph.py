@@ -164,13 +164,13 @@ class CaseGraph:
 
 
 def _computing(case: OpCase) -> tuple[NodeDef, NodeDef]:
-    """The op and its copy, in float64 where both have a kernel for that and it takes not too long.
+    """The op and its copy, in float64 where both have a kernel for that.
 
     A Cast is run as it is: what it does is to change types. So is what calls functions, and a
     constant.
     """
     own = _with_types(case.node), _with_types(case.copy)
-    if case.node.op in ("Cast", "Const") or case.library is not None or case.is_heavy:
+    if case.node.op in ("Cast", "Const") or case.library is not None:
         return own
     wide = widened(case.node), widened(case.copy)
     return own if None in wide else wide

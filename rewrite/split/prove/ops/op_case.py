@@ -11,8 +11,6 @@ from rewrite.split.states import Partial, Sharded, State
 
 Shape = tuple[int, ...] | None
 _COPIES = 2  # as an array, and in TensorFlow
-_MOST_WORK = 2e9
-_MOST_ELEMENTS = 2**25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,11 +101,6 @@ class OpCase:
         return operations_of(self.node.op, [each.shape for each in self.inputs], self.shapes)
 
     @property
-    def is_heavy(self) -> bool:
-        """Whether it is run in the step's own types: float64 would take too long."""
-        return self.work > _MOST_WORK or self.num_elements > _MOST_ELEMENTS
-
-    @property
     def num_bytes(self) -> int:
         """What it takes to run it whole and in parts: of what isn't cut each shard has its own."""
         read = [(i.shape, isinstance(i.state, Partial)) for i in self.inputs]
@@ -119,7 +112,7 @@ class OpCase:
             _elements(shape) * (1 + (len(self.sizes) if is_whole else 1))
             for shape, is_whole in (*read, *made)
         )
-        return _COPIES * (4 if self.is_heavy else 8) * held
+        return _COPIES * 8 * held
 
 
 @dataclasses.dataclass(frozen=True)
