@@ -150,7 +150,8 @@ class GraphBuilder:
             always = self.tensors.in_every_run(tensor, answer.dtype)
             whole = WholeTensor(of_shape, rank, dtype, answer, *always)
             name = node.name
-            if node.op == "ShapeN":
+            # In a function the first has the op's own name, as what becomes of any op has there.
+            if node.op == "ShapeN" and (index or name not in self.copies):
                 name = self.writer.free_name(f"{node.name}/{index}")
                 self.said.setdefault(node.name, []).append(name)
             part = self.tensors.parts(tensor, state)[0]
