@@ -17,13 +17,11 @@ from graphs.clusters.discovery import find_cluster, logical_cluster
 from graphs.errors import TfplaceError, UsageError, VerificationError
 from graphs.host.scratch import scratch_directory
 from graphs.loading.feeds import given_arrays
-from graphs.op_graph import IntArray
-from graphs.problem import Problem
 from graphs.protos import Structure, Tensor, TfFunction, TfVariable, Trackable
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.output_dir import atomic_directory
 from rewrite.written_signature import whole_signature
-from tfplace.algorithms.placers.legal import legal, working_devices
+from tfplace.algorithms.placers.legal import completed
 from tfplace.api.example_call import Call, open_where_unlike
 from tfplace.api.flags import OptimizeFlags, flag_values
 from tfplace.api.flat_step import TRAIN, FlatStep, Shapes, shapes_of
@@ -365,7 +363,10 @@ def place_like(options: OptimizeOptions, plan: Mapping[str, str]) -> None:
       TfplaceError: the model can't be read or written.
     """
     prepared = prepare(options.problem, trace=False)
-    device_of_op = legal(prepared.problem, planned(prepared.problem, plan))
+    number = {name: d for d, name in enumerate(prepared.problem.device_names)}
+    names = prepared.problem.graph.op_names
+    wanted = np.array([number.get(plan.get(name, ""), -1) for name in names], np.int32)
+    device_of_op = completed(prepared.problem, wanted, to_users=True)
     outcome = simulated(prepared.problem, device_of_op)
     if not outcome.is_feasible:
         _log.warning("placing the step for other shapes as before: %s", outcome.reason)
@@ -373,26 +374,3 @@ def place_like(options: OptimizeOptions, plan: Mapping[str, str]) -> None:
     with atomic_directory(options.output_dir or "", overwrite=False) as made:
         emit(prepared.source, devices, made, {})
         proven_structure(prepared.source, made)
-
-
-def planned(problem: Problem, plan: Mapping[str, str]) -> IntArray:
-    """i4[N]: each op's device in the plan; what it doesn't name goes to the first op that it uses,
-    what uses nothing to the first op that uses it.
-
-    Args:
-      problem: its ops are in a topological order.
-      plan: {op: device}.
-    """
-    graph = problem.graph
-    number = {name: d for d, name in enumerate(problem.device_names)}
-    wanted = np.array([number.get(plan.get(name, ""), -1) for name in graph.op_names], np.int32)
-    source = graph.tensor_producer[graph.use_tensor]
-    by_user = np.argsort(graph.use_op, kind="stable")
-    for use in by_user.tolist():
-        if wanted[graph.use_op[use]] < 0:
-            wanted[graph.use_op[use]] = wanted[source[use]]
-    for use in by_user[::-1].tolist():
-        if wanted[source[use]] < 0:
-            wanted[source[use]] = wanted[graph.use_op[use]]
-    wanted[wanted < 0] = working_devices(problem)[0]
-    return wanted

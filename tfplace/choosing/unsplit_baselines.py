@@ -13,7 +13,7 @@ import numpy as np
 from graphs.names import original_name
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
-from tfplace.algorithms.placers.legal import legal, working_devices
+from tfplace.algorithms.placers.legal import completed
 from tfplace.choosing.baselines import Baseline, Candidate, as_reported
 from tfplace.choosing.device_counts import OnDevices, by_devices
 from tfplace.simulation.evaluator import SimulatingEvaluator
@@ -73,13 +73,7 @@ def for_all_shards(problem: Problem, unsplit: Problem, device_of_op: IntArray) -
     """
     known = dict(zip(unsplit.graph.op_names, device_of_op.tolist(), strict=True))
     wanted = np.array([_device(name, known) for name in problem.graph.op_names], dtype=np.int32)
-    graph = problem.graph
-    source = graph.tensor_producer[graph.use_tensor]
-    for use in np.argsort(graph.use_op, kind="stable").tolist():
-        if wanted[graph.use_op[use]] < 0:
-            wanted[graph.use_op[use]] = wanted[source[use]]
-    wanted[wanted < 0] = working_devices(problem)[0]
-    return legal(problem, wanted)
+    return completed(problem, wanted)
 
 
 def _device(name: str, known: dict[str, int]) -> int:

@@ -25,6 +25,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.measurement.training_run import StepLimits
     from tfplace.preparing.prepare import prepare
     from tfplace.progress import progress_for
+    from tfplace.report.report import comparison_to_json
     from tfplace.report.text import print_facts
     from tfplace.report.text_timings import print_comparison, print_memory
 
@@ -48,10 +49,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     )
     comparison = compare(prepared, placements, config, values.seed)
     memory = compare_memory(prepared, placements, config) if values.memory else None
-    result = {**comparison.timings, **vars(comparison), "memory": memory}
-    result["left_out_of_runs"] = acting
-    del result["timings"]  # each has a key of its own
-    if out := text_output(values, result):
+    known = {"memory": memory, "left_out_of_runs": acting}
+    if out := text_output(values, {**comparison_to_json(comparison), **known}):
         if values.placement is not None:
             num_ops = prepared.problem.num_ops
             print_facts([("placed", placement_text(values.placement, num_ops))], out)

@@ -12,7 +12,7 @@ from graphs.graph_edges import row_starts
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from rewrite.split.decision import MOST_BYTES
-from tfplace.algorithms.placers.legal import distinct, legal, working_devices
+from tfplace.algorithms.placers.legal import completed, distinct, legal, working_devices
 from tfplace.algorithms.placers.variable_units import (
     variable_bytes,
     variable_units,
@@ -59,12 +59,7 @@ def data_parallel(
     for op in np.flatnonzero(wanted < 0)[::-1].tolist():  # its users have their devices before it
         users = graph.use_op[first_use[op] : first_use[op + 1]]
         wanted[op] = wanted[users].min() if len(users) else -1  # -1: one is not known yet
-    open_uses = np.flatnonzero(wanted[graph.use_op] < 0)
-    for use in open_uses[np.argsort(graph.use_op[open_uses], kind="stable")].tolist():
-        if wanted[graph.use_op[use]] < 0:
-            wanted[graph.use_op[use]] = wanted[source[use]]
-    wanted[wanted < 0] = devices[0]
-    return legal(problem, wanted)
+    return completed(problem, wanted)
 
 
 def data_parallel_starts(problem: Problem, seed: int = 0) -> IntArray:

@@ -61,6 +61,28 @@ def legal(problem: Problem, wanted: IntArray) -> IntArray:
     return placed
 
 
+def completed(problem: Problem, wanted: IntArray, to_users: bool = False) -> IntArray:
+    """i4[N]: legal; what is wanted nowhere goes to the first op that it uses.
+
+    Args:
+      problem: its ops are in a topological order.
+      wanted: i4[N], -1 for nowhere.
+      to_users: whether what uses nothing goes to the first op that uses it; else, and where there
+        is none, it goes to the first of the working devices.
+    """
+    graph, wanted = problem.graph, wanted.copy()
+    source = graph.tensor_producer[graph.use_tensor]
+    open_uses = np.flatnonzero(wanted[graph.use_op] < 0)
+    for use in open_uses[np.argsort(graph.use_op[open_uses], kind="stable")].tolist():
+        if wanted[graph.use_op[use]] < 0:
+            wanted[graph.use_op[use]] = wanted[source[use]]
+    for use in np.argsort(graph.use_op, kind="stable")[::-1].tolist() if to_users else ():
+        if wanted[source[use]] < 0:
+            wanted[source[use]] = wanted[graph.use_op[use]]
+    wanted[wanted < 0] = working_devices(problem)[0]
+    return legal(problem, wanted)
+
+
 def _united(problem: Problem, wanted: IntArray, allowed: BoolArray) -> IntArray:
     """Gives every member of a colocation group the device that most of its seconds want."""
     group = problem.graph.colocation_group

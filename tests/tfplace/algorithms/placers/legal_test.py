@@ -3,7 +3,13 @@
 import numpy as np
 
 from tests.builders import Machine, Op, build_problem, two_towers
-from tfplace.algorithms.placers.legal import distinct, fallback_order, legal, working_devices
+from tfplace.algorithms.placers.legal import (
+    completed,
+    distinct,
+    fallback_order,
+    legal,
+    working_devices,
+)
 
 
 def test_working_devices_are_the_accelerators_or_all():
@@ -33,3 +39,11 @@ def test_a_group_goes_where_most_of_its_seconds_are_wanted():
 def test_distinct_placements_keep_their_order():
     placements = [np.array(each) for each in ([1, 0], [0, 1], [1, 0], [0, 0])]
     assert distinct(placements).tolist() == [[1, 0], [0, 1], [0, 0]]
+
+
+def test_what_is_wanted_nowhere_goes_where_its_neighbours_are():
+    ops = [Op("a", 1.0), Op("b", 1.0, ("a:0",)), Op("c", 1.0, ("b:0",)), Op("d", 1.0)]
+    problem = build_problem(ops, Machine(3))
+    wanted = np.array([-1, 2, -1, -1], np.int32)
+    assert completed(problem, wanted).tolist() == [1, 2, 2, 1]
+    assert completed(problem, wanted, to_users=True).tolist() == [2, 2, 2, 1]
