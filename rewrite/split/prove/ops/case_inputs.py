@@ -175,9 +175,10 @@ def _floats(
     if op == "Bucketize":
         ends = case.node.attr["boundaries"].list.f
         return rng.uniform(min(ends, default=0.0) - 1.0, max(ends, default=0.0) + 1.0, count)
-    values = rng.standard_normal(count)
     if is_exact(case, dtype):
-        values = rng.integers(1, _MOST_WHOLE, count) * rng.choice([-1.0, 1.0], count)
+        values = rng.integers(1 - _MOST_WHOLE, _MOST_WHOLE, count).astype(np.float64)
+    else:
+        values = rng.standard_normal(count)
     if op in _FINITE:
         values[rng.random(count) < 0.25] = np.inf
         values[rng.random(count) < 0.25] = np.nan
