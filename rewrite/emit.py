@@ -6,6 +6,7 @@ or MetaGraphDef first becomes a SavedModel without devices (`model_builder`), an
 the same.
 """
 
+import copy
 import os
 import shutil
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.flat_graph import Origin
+from graphs.host.scratch import temporary_directory
 from graphs.loading.model_variables import bound_inputs
 from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
 from graphs.protos import GraphDef, Message, MetaGraphDef, NodeDef, SavedModelProto, attribute
@@ -136,6 +138,27 @@ def leaving_out(
         return left_out.get(os.path.relpath(folder, saved_model_dir), set()).intersection(inside)
 
     return ignore
+
+
+def saved_with(source: SourceModel, meta_graph: MetaGraphDef) -> str:
+    """A SavedModel with this MetaGraphDef, in a folder that goes with this process."""
+    folder = Path(temporary_directory(), "changed")
+    ignore = leaving_out(set(SAVED_MODEL_FILES), source.saved_model_dir)
+    shutil.copytree(source.saved_model_dir, folder, ignore=ignore, copy_function=_link)
+    saved_model = copy.deepcopy(sniff(source.saved_model_dir).proto)
+    tags = set(meta_graph.meta_info_def.tags)
+    for each in saved_model.meta_graphs:
+        if set(each.meta_info_def.tags) == tags:
+            each.CopyFrom(meta_graph)
+    advice = "keep weights as variables instead of constants"
+    content = serialized(saved_model, "writing the changed model", advice)
+    (folder / SAVED_MODEL_FILES[0]).write_bytes(content)
+    return str(folder)
+
+
+def _link(source: str, target: str) -> None:
+    """A link to a file that is only read."""
+    os.symlink(os.path.abspath(source), target)
 
 
 def _place(

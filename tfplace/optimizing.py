@@ -22,6 +22,7 @@ from tfplace.choosing.budget import has_finalists, search_beside
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline, not_tried
 from tfplace.choosing.find_placement import find_placement, without_idle_devices
 from tfplace.choosing.kept_search import kept_search
+from tfplace.choosing.memory.within_memory import within_memory
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Decided, Found
 from tfplace.choosing.real_runs.measured_choice import comparison_seconds
@@ -168,6 +169,9 @@ class _Run:
                 searched = find_placement(prepared, limited, trained, folder, progress)
             with progress.working():
                 searched = without_idle_devices(prepared.problem, searched)
+            planned = within_memory(Found(prepared, searched), options, progress)
+            if planned is not None:
+                prepared, searched = planned.prepared, planned.searched
         left = options.budget_seconds - self.phases.seconds()["search"]
         if isinstance(prepared.order, ModelOrder) and options.max_trials is None:
             prepared.order.end_after(max(left, PARTS["orders"].of(options.budget_seconds)))

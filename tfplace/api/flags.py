@@ -76,6 +76,7 @@ class OptimizeFlags(ModelFlags, total=False):
     max_trials: int
     max_devices: int
     order: str
+    memory_plan: str
     seed: int
     checkpoint_dir: str
     dump_problem: str

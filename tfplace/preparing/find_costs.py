@@ -29,7 +29,8 @@ from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.node_seconds import TracedNodes, traced_nodes
 from tfplace.preparing.traced_costs import BUSY_SHARE, device_kind, with_traced_seconds
 
-_COPY = re.compile(r"(.*)/shard_\d+")
+_COPY = re.compile(r"(.*?)(/shard_\d+)?(/again_*)?")
+"""What runs for a shard, or once more to spare memory, takes what its op does, or a part of it."""
 DeviceKind = tuple[object, ...]
 
 
@@ -69,7 +70,7 @@ class TimedStep:
         found = np.array([index.get(_name_of_op(name), -1) for name in node_names])
         is_known = found >= 0
         whole = np.where(is_known, found, 0)
-        is_copy = np.array([_COPY.fullmatch(name) is not None for name in node_names])
+        is_copy = np.array([_name_of_op(name) != name for name in node_names])
         share = _shares(alone_seconds, self.alone_seconds[kind][whole])
         share = np.where(is_copy, np.minimum(share, 1.0), 1.0)
         is_absent = is_known & own.is_absent[whole]

@@ -18,7 +18,7 @@ from graphs.loading.feeds import feeds_of_opened, given_shapes, read_feeds
 from graphs.loading.load import load
 from graphs.loading.load_options import FIRST_GUESS, OTHER_GUESSES, GuessedSizes
 from graphs.source_model import SourceModel, TensorSpec
-from rewrite.order.order_edges import without_order
+from rewrite.memory.planned_model import cleared_model, planned_model
 from rewrite.split.split_model import (
     SplitModel,
     StepToSplit,
@@ -80,6 +80,7 @@ def load_model(
     place_of_shard: Sequence[Place] = (),
     on_split: Callable[[SourceModel], None] = lambda source: None,
     to_split: StepToSplit | None = None,
+    unplanned: LoadedModel | None = None,
 ) -> LoadedModel:
     """Loads a model, opens it, and finds or makes what is fed.
 
@@ -88,10 +89,25 @@ def load_model(
       place_of_shard: on which host and device each shard is likely to lie, if that is known.
       on_split: is given the model with the split step, as soon as there is one.
       to_split: of the same model, where that was read before.
+      unplanned: the model, split as it should be, into which options.planned is to be written.
 
     Raises:
       ModelError, FeedError, UsageError: bad input.
     """
+    if unplanned is not None and options.planned is not None:
+        began = time.monotonic()
+        source = planned_model(unplanned.source, options.planned)
+        flat, properties, built = _opened(source)
+        return LoadedModel(
+            source,
+            flat,
+            properties,
+            built,
+            feeds=unplanned.feeds,
+            split=unplanned.split,
+            to_split=unplanned.to_split,
+            reading_seconds=time.monotonic() - began,
+        )
     if to_split is not None:
         return _loaded(options, place_of_shard, on_split, to_split)
     refusal, guesses = "", [FIRST_GUESS]
@@ -138,17 +154,22 @@ def _loaded(
         )
         source = split.source
         on_split(source)
-    # A made training step has rewritten the model's conditionals: their ops are not the model's.
-    is_own = source.origins is None
-    flat = flatten(source.graph_def, source.feeds, source.fetches, open_conditionals=is_own)
-    properties = infer(flat)
+    flat, properties, built = _opened(source)
     if feeds is None:
         # The unsplit step says as much of its inputs, in far fewer ops.
         opened = (flat, properties) if split is None else (split.flat, split.properties)
         feeds = _made_up(*opened, source.feeds, options.seed)
-    built = build_op_graph(flat, properties)
     seconds = time.monotonic() - began
     return LoadedModel(source, flat, properties, built, feeds, split, to_split, seconds)
+
+
+def _opened(source: SourceModel) -> tuple[FlatGraph, TensorProperties, BuiltGraph]:
+    """The run with its calls opened, the shapes in it, and both as arrays."""
+    # A made training step has rewritten the model's conditionals: their ops are not the model's.
+    is_own = source.origins is None
+    flat = flatten(source.graph_def, source.feeds, source.fetches, open_conditionals=is_own)
+    properties = infer(flat)
+    return flat, properties, build_op_graph(flat, properties)
 
 
 def _source(
@@ -166,8 +187,7 @@ def _source(
         load_options = dataclasses.replace(load_options, fed_shape=given_shapes(options.fed))
     source = load(options.model, load_options)
     guessed = (*source.guessed, *([f"other sizes first: {refusal}"] if refusal else []))
-    graph_def = without_order(source.graph_def)
-    return dataclasses.replace(source, graph_def=graph_def, guessed=guessed)
+    return dataclasses.replace(cleared_model(source), guessed=guessed)
 
 
 def _made_up(

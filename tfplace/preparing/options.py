@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from graphs.errors import UsageError
 from graphs.loading.feeds import FeedsGiven
 from graphs.loading.load_options import LoadOptions
+from rewrite.memory.recompute import MemoryPlan
 from tfplace.output_paths import (
     default_output_dir,
     require_apart,
@@ -48,6 +49,9 @@ class ProblemOptions:
       left_whole: ops that stay one op in a split step, though they could be split.
       sums_in_turn: whether a split step's large sums are added term after term, as they are where
         there is an order; None for as `order` says.
+      memory_plan: "auto" to let ops run again where a step doesn't fit the devices' memory
+        otherwise, or would be slower; or "none".
+      planned: what runs again; None for nothing, which is what a model is read with.
     """
 
     model: str
@@ -68,6 +72,8 @@ class ProblemOptions:
     order: str = "none"
     left_whole: Collection[str] = frozenset()
     sums_in_turn: bool | None = None
+    memory_plan: str = "auto"
+    planned: MemoryPlan | None = None
 
     @property
     def files_read(self) -> tuple[str, ...]:

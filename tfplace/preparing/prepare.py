@@ -73,6 +73,7 @@ class PreparedModel(LoadedModel):
       steps_read: the same step in several numbers of shards; None where one was given.
       unlimited: the problem with all devices, where `problem` may not use all for --max_devices.
       timed: what real runs of the unsplit step's ops say; None where there were none.
+      unplanned: the same before a memory plan was written into it; None where there is none.
     """
 
     cluster: Cluster
@@ -85,6 +86,7 @@ class PreparedModel(LoadedModel):
     order: OrderOfPlacement | None = None
     steps_read: StepsRead | None = None
     timed: TimedStep | None = None
+    unplanned: "PreparedModel | None" = None
 
     @functools.cached_property
     def instance(self) -> Instance:
@@ -166,7 +168,8 @@ def prepare(
       trace_seconds: the longest that timing the ops of one device may take; what isn't timed then
         is priced without.
       earlier: the same model, prepared before, in any number of shards: it is not read again, and
-        where the ops of its step as it came were timed, a split one's are priced by that.
+        where the ops of its step as it came were timed, a split one's are priced by that. With
+        options.planned, the model into which that plan is written.
       on_split: is given the model with the split step before its ops are read, unless they will be
         timed.
       budget_seconds: of a search; one device leaves nothing to search, so there is time for ops.
@@ -185,7 +188,8 @@ def prepare(
     is_timed = present and trace and (is_searched or budget_seconds >= LEAST_SECONDS_ALONE)
     places = places_of_shards(cluster, options.num_shards)
     to_split = None if earlier is None else earlier.to_split
-    model = load_model(options, places, _nobody if is_timed else on_split, to_split)
+    told = _nobody if is_timed else on_split
+    model = load_model(options, places, told, to_split, earlier)
     flat, built = model.flat, model.built
     _log.info("%s: %d ops; %s", options.model, built.graph.num_ops, model.source.step_origin)
     if present:
@@ -216,6 +220,7 @@ def prepare(
         given=given_placement(flat, built, cluster, problem.allowed()),
         matched=matched_ops(options.pins, options.no_split, built.graph.op_names),
         timed=timed,
+        unplanned=None if options.planned is None else earlier,
     )
 
 

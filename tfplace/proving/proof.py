@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from graphs.cluster import Cluster
+from graphs.counted import counted
 from graphs.errors import VerificationError
 from graphs.host.freed_memory import uncollected
 from graphs.host.own_network import environment
@@ -21,6 +22,7 @@ from graphs.problem import Infeasible
 from graphs.protos import JsonObject
 from graphs.source_model import SourceModel
 from rewrite.emit_forms import tags_of
+from rewrite.memory.planned_model import check_planned
 from rewrite.model_builder import TAGS, BuiltModel
 from rewrite.order.order_edges import OrderEdge
 from rewrite.pass_base import RewriteError
@@ -117,7 +119,11 @@ def prove(
     progress.say("proving that only devices have changed")
     with interruptible() as interruption, progress.working():
         structure = proven_structure(
-            prepared.source, emitted.directory, emitted.built, emitted.order
+            prepared.source,
+            emitted.directory,
+            emitted.built,
+            emitted.order,
+            None if prepared.unplanned is None else prepared.unplanned.source,
         )
         proving = 0.0 if prepared.split is None else PARTS["comparing_beside_split"].of()
         left = end - time.monotonic() - proving
@@ -177,15 +183,25 @@ def proven_structure(
     directory: Path,
     built: BuiltModel | None = None,
     order: Sequence[OrderEdge] = (),
+    unplanned: SourceModel | None = None,
 ) -> StructureProof:
     """Compares the emitted model with the given one, op by op; nothing is run.
+
+    Args:
+      source, directory, built, order: as for `prove_structure`.
+      unplanned: the model without its memory plan, if it has one: all that runs again is taken out
+        and compared with its originals.
 
     Raises:
       VerificationError: more than devices and this order differs.
     """
     as_built = None if built is None else built.saved_model
     try:
-        return prove_structure(source, directory, as_built, order)
+        proof = prove_structure(source, directory, as_built, order)
+        if unplanned is None:
+            return proof
+        again = f"{counted(check_planned(unplanned, source), 'op')} that run again with the same"
+        return dataclasses.replace(proof, compared=(*proof.compared, again))
     except RewriteError as error:
         raise VerificationError(
             f"proving that only devices have changed: {error}; nothing was written; please "
@@ -239,7 +255,8 @@ def verified(
     )
     with tasks_of(prepared.cluster, prepared.is_present) as tasks:
         unsplit = None if prepared.split is None else prepared.split.given
-        return verify(prepared.source, emitted, prepared.feeds, tasks, placed, limits, unsplit)
+        given = (prepared.unplanned or prepared).source
+        return verify(given, emitted, prepared.feeds, tasks, placed, limits, unsplit)
 
 
 @contextlib.contextmanager

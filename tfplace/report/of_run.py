@@ -9,7 +9,9 @@ from graphs.pricing.costs import Costs, Provenance
 from graphs.protos import JsonObject
 from rewrite.written_signature import of_another_name
 from tfplace.choosing.data_parallel import NAME, DataParallel
+from tfplace.choosing.memory.within_memory import plan_facts
 from tfplace.choosing.outcomes import Decided
+from tfplace.choosing.run_results import PLACED
 from tfplace.choosing.scheduling.model_order import order_facts
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
@@ -18,7 +20,7 @@ from tfplace.proving.proof import Proof
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.explaining.parallelism import parallelism_facts, parallelism_of
 from tfplace.report.explaining.sensitivity import sensitivity
-from tfplace.report.report import Measured, Report, advice, shards_advice
+from tfplace.report.report import Measured, Report, advice, plan_text, shards_advice
 from tfplace.report.split_facts import any_split_facts, split_facts
 from tfplace.report.text_calibration import machine_facts
 from tfplace.search.trial_log import SearchResult
@@ -56,6 +58,10 @@ def report_of(options: OptimizeOptions, run: FinishedRun, explained: Explained) 
         baselines[NAME] = estimate
     placed = explained.placed
     kind = parallelism_facts(parallelism_of(placed.problem, placed.device_of_op), placed.problem)
+    plan = plan_facts(prepared, placed_ops := choice.candidate.device_of_op)
+    sentences = [choice.sentence, kind["sentence"]]
+    if plan is not None:
+        sentences.append(plan_text(plan, best.peak_bytes))
     measured = None
     if decided.timings is not None:
         measured = Measured(**vars(decided.timings), devices_used=proof.devices_used)
@@ -77,8 +83,8 @@ def report_of(options: OptimizeOptions, run: FinishedRun, explained: Explained) 
         },
         measured=measured,
         verified=proof.verified,
-        verdict=choice.verdict,
-        verdict_sentence=", ".join(filter(None, (choice.sentence, kind["sentence"]))),
+        verdict=choice.verdict if plan is None else PLACED,
+        verdict_sentence=", ".join(filter(None, sentences)),
         command=options.command,
         output_dir=str(options.output_dir),
         loading_needs=run.loading_needs,
@@ -91,7 +97,8 @@ def report_of(options: OptimizeOptions, run: FinishedRun, explained: Explained) 
             best.step_seconds,
             prepared.steps_read.left_whole if prepared.steps_read else 0,
         ),
-        order=order_facts(prepared, choice.candidate.device_of_op),
+        order=order_facts(prepared, placed_ops),
+        memory_plan=plan,
         sensitivity=sensitivity(decided, placed),
         parallelism=kind,
         shards_tried=searched.shards,

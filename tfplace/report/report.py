@@ -59,6 +59,7 @@ class Report:
     split: JsonObject | None = None
     any_split: JsonObject | None = None
     order: JsonObject | None = None
+    memory_plan: JsonObject | None = None
     sensitivity: JsonObject | None = None
     parallelism: JsonObject | None = None
     shards_tried: Sequence[TriedShards] = ()
@@ -246,6 +247,16 @@ def needed_text(rows: Sequence[OnDevices]) -> str:
 def is_untried(reason: str) -> bool:
     """Whether a baseline's reason says that there was no time for it, not that it can't run."""
     return reason.startswith("not tried")
+
+
+def plan_text(plan: JsonObject, peak_bytes: Mapping[str, int]) -> str:
+    """What is computed again, what that costs, and what it spares."""
+    device = max(peak_bytes, key=lambda name: plan["peak_bytes_without"][name])
+    return (
+        f"{counted(plan['ops_run_again'], 'op')} run again ({share_text(plan['more_work'])} more "
+        f"work), so that {device} holds {bytes_text(peak_bytes[device])} instead of "
+        f"{bytes_text(plan['peak_bytes_without'][device])}"
+    )
 
 
 def order_text(order: JsonObject, step_seconds: float) -> str:

@@ -2,24 +2,19 @@
 
 import copy
 import dataclasses
-import os
-import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from graphs import op_types
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import called_function, library_of, rename_references
-from graphs.host.scratch import temporary_directory
 from graphs.loading.feed_shapes import write_shapes
 from graphs.loading.saved_model_file import read_signatures
-from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
 from graphs.protos import FunctionDef, GraphDef, MetaGraphDef, NodeDef, ObjectGraph
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_proto
-from rewrite.emit import leaving_out, serialized
+from rewrite.emit import saved_with
 from rewrite.split.functions import as_body
 from rewrite.split.split_step import SplitStep
 from rewrite.split.write.split_graph import redirect, redirect_signatures, split_beside
@@ -69,7 +64,7 @@ def written(
     )
     if not source.saved_model_dir:
         return split
-    return dataclasses.replace(split, saved_model_dir=_saved(source, meta_graph))
+    return dataclasses.replace(split, saved_model_dir=saved_with(source, meta_graph))
 
 
 def _with_shapes(graph_def: GraphDef, feeds: Sequence[TensorSpec]) -> GraphDef:
@@ -83,27 +78,6 @@ def _with_shapes(graph_def: GraphDef, feeds: Sequence[TensorSpec]) -> GraphDef:
         for node in fed
     )
     return graph_def if all(says) else write_shapes(graph_def, feeds)
-
-
-def _saved(source: SourceModel, meta_graph: MetaGraphDef) -> str:
-    """A SavedModel with this MetaGraphDef, in a folder that goes with this process."""
-    folder = Path(temporary_directory(), "split")
-    ignore = leaving_out(set(SAVED_MODEL_FILES), source.saved_model_dir)
-    shutil.copytree(source.saved_model_dir, folder, ignore=ignore, copy_function=_link)
-    saved_model = copy.deepcopy(sniff(source.saved_model_dir).proto)
-    tags = set(meta_graph.meta_info_def.tags)
-    for each in saved_model.meta_graphs:
-        if set(each.meta_info_def.tags) == tags:
-            each.CopyFrom(meta_graph)
-    advice = "keep weights as variables instead of constants"
-    content = serialized(saved_model, "writing the split model", advice)
-    (folder / SAVED_MODEL_FILES[0]).write_bytes(content)
-    return str(folder)
-
-
-def _link(source: str, target: str) -> None:
-    """A link to a file that is only read."""
-    os.symlink(os.path.abspath(source), target)
 
 
 def write_split_signature(

@@ -6,6 +6,8 @@ and that must not do what only the edges may.
 """
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -66,18 +68,37 @@ def with_order_edges(problem: Problem, edges: OrderEdges) -> EdgedProblem:
     """
     graph = problem.graph
     tensors, uses = _with_controls(graph, edges)
-    producer = tensors["tensor_producer"]
-    op_at = _topological(graph.num_ops, producer[uses[0]], uses[1])
+    changed = dataclasses.replace(
+        graph_with(graph, tensors),
+        use_tensor=uses[0].astype(np.int32),
+        use_op=uses[1].astype(np.int32),
+    )
+    return in_topological_order(dataclasses.replace(problem, graph=changed))
+
+
+def in_topological_order(problem: Problem) -> EdgedProblem:
+    """The problem with its ops, tensors and uses sorted as the contract has them.
+
+    Args:
+      problem: right but for its order; `use_tensor` and `use_op` in any order, each pair once.
+
+    Raises:
+      ValueError: ops wait for one another in a circle.
+    """
+    graph = problem.graph
+    producer = graph.tensor_producer
+    op_at = _topological(graph.num_ops, producer[graph.use_tensor], graph.use_op)
     number = np.empty(graph.num_ops, dtype=np.int32)
     number[op_at] = np.arange(graph.num_ops, dtype=np.int32)
     tensor_at = np.argsort(number[producer], kind="stable")
     tensor_number = np.empty(len(tensor_at), dtype=np.int32)
     tensor_number[tensor_at] = np.arange(len(tensor_at), dtype=np.int32)
-    use_tensor, use_op = tensor_number[uses[0]], number[uses[1]]
+    use_tensor, use_op = tensor_number[graph.use_tensor], number[graph.use_op]
     by_tensor = np.lexsort((use_op, use_tensor))
-    shares = tensors["tensor_shares"]
-    tensors["tensor_shares"] = np.where(shares < 0, -1, tensor_number[shares]).astype(np.int32)
-    tensors["tensor_producer"] = number[producer]
+    shares = graph.tensor_shares
+    tensors = {name: getattr(graph, name)[tensor_at] for name in OF_TENSOR}
+    tensors["tensor_shares"] = np.where(shares < 0, -1, tensor_number[shares])[tensor_at]
+    tensors["tensor_producer"] = number[producer][tensor_at]
     renumbered = OpGraph(
         op_names=[graph.op_names[op] for op in op_at.tolist()],
         op_types=[graph.op_types[op] for op in op_at.tolist()],
@@ -86,18 +107,38 @@ def with_order_edges(problem: Problem, edges: OrderEdges) -> EdgedProblem:
         op_persistent_bytes=graph.op_persistent_bytes[op_at],
         op_temp_bytes=graph.op_temp_bytes[op_at],
         colocation_group=graph.colocation_group[op_at],
-        **{name: values[tensor_at] for name, values in tensors.items()},
+        **{name: values.astype(getattr(graph, name).dtype) for name, values in tensors.items()},
     )
+    return EdgedProblem(of_ops(dataclasses.replace(problem, graph=renumbered), op_at), op_at)
+
+
+OF_TENSOR = (
+    "tensor_producer",
+    "tensor_output",
+    "tensor_bytes",
+    "tensor_alloc_bytes",
+    "tensor_shares",
+    "tensor_takes_over",
+    "tensor_shape",
+)
+
+
+def graph_with(graph: OpGraph, tensors: Mapping[str, np.ndarray]) -> OpGraph:
+    """The graph with other tensors, by the names in OF_TENSOR."""
+    fields: dict[str, Any] = dict(tensors)
+    return dataclasses.replace(graph, **fields)
+
+
+def of_ops(problem: Problem, op_at: IntArray) -> Problem:
+    """A problem whose op i is op op_at[i] of another one, but for the graph, which it keeps."""
     rank = problem.start_rank
-    changed = dataclasses.replace(
+    return dataclasses.replace(
         problem,
-        graph=renumbered,
         op_seconds=problem.op_seconds[op_at],
         pinned_device=problem.pinned_device[op_at],
         executor=None if problem.executor is None else _executor(problem.executor, op_at),
         start_rank=None if rank is None else rank[op_at],
     )
-    return EdgedProblem(changed, op_at)
 
 
 def _with_controls(
@@ -111,15 +152,7 @@ def _with_controls(
     control[new] = graph.num_tensors + np.arange(len(new), dtype=np.int32)
     added = {"tensor_producer": new, "tensor_output": -1, "tensor_shape": -1, "tensor_shares": -1}
     tensors = {}
-    for name in (
-        "tensor_producer",
-        "tensor_output",
-        "tensor_bytes",
-        "tensor_alloc_bytes",
-        "tensor_shares",
-        "tensor_takes_over",
-        "tensor_shape",
-    ):
+    for name in OF_TENSOR:
         values = getattr(graph, name)
         more = np.empty((len(new), *values.shape[1:]), dtype=values.dtype)
         more[...] = added.get(name, 0)

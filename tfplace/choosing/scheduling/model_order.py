@@ -153,12 +153,16 @@ def order_facts(prepared: PreparedModel, device_of_op: IntArray) -> JsonObject |
     }
 
 
-def bodies_of(prepared: LoadedModel) -> IntArray:
+def bodies_of(prepared: LoadedModel, with_shared: bool = False) -> IntArray:
     """i4[N]: ops with one number stand in one body, which one chain of calls leads to; else -1.
 
     Left out are ops that may not run, since what waits for them wouldn't run either; units of
     several nodes; what is fed; what other runs of the model run, too, since they would run what it
     waits for; and all of a training step that is not in the model that is written.
+
+    Args:
+      prepared: the model.
+      with_shared: not to leave out what other runs run, too.
     """
     flat, built = prepared.flat, prepared.built
     body_of_op = np.full(built.graph.num_ops, -1, dtype=np.int32)
@@ -167,7 +171,7 @@ def bodies_of(prepared: LoadedModel) -> IntArray:
     nodes_of_op = np.bincount(built.op_of_node, minlength=built.graph.num_ops)
     depth = depth_in_conditionals(flat.graph_def.node, flat.unit_of_node)
     fed = {op_of(spec.tensor) for spec in flat.feeds}
-    shared = _of_other_runs(prepared.source)
+    shared = set[str]() if with_shared else _of_other_runs(prepared.source)
     chain_of_function: dict[str, tuple[str, ...]] = {}
     number: dict[str, int] = {}
     for node, origin, op in zip(

@@ -191,6 +191,11 @@ class NumbersFound:
         return any(math.isfinite(each.step_seconds) for each in self.found.values())
 
     @property
+    def is_any_split_known(self) -> bool:
+        """Whether anything in several shards was found that can run."""
+        return any(math.isfinite(e.step_seconds) for n, e in self.found.items() if n > 1)
+
+    @property
     def winner(self) -> ShardsFound:
         """The fastest; of equals the one with the fewest shards."""
         limit = min(each.step_seconds for each in self.found.values()) * (1.0 + TIE)

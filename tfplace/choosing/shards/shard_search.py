@@ -21,6 +21,7 @@ from tfplace.choosing.baselines import SINGLE, Candidate, best_of
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
 from tfplace.choosing.find_placement import Searched, find_placement
+from tfplace.choosing.memory.within_memory import within_memory
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Found
 from tfplace.choosing.scheduling.model_order import NONE, wanted_order, with_order
@@ -119,8 +120,8 @@ class ShardSearch:
             if least.get(1, 0.0) >= PROMISING * least.get(first, math.inf):
                 self._long = None
             self._try_others(first, least)
-        if self._options.problem.order != NONE and not numbers.is_any_known:
-            self._try_in_turn()
+        if not numbers.is_any_known:
+            self._make_it_fit()
         best, *others = numbers.fastest_first()
         close = [each for each in others if each.step_seconds <= best.step_seconds * CLOSE]
         if close:
@@ -129,7 +130,7 @@ class ShardSearch:
         winner = numbers.winner
         decided(winner.prepared)
         if winner.shards > 1 and (best_unsplit := numbers.unsplit.searched.best) is not None:
-            self._timed_later(self._whole, best_unsplit)
+            self._timed_later(numbers.unsplit.prepared, best_unsplit)
         order = wanted_order(self._options.problem, self._whole.is_present)
         self._longer(winner, 1.0, order)
         told = self._told(numbers.winner)
@@ -148,8 +149,8 @@ class ShardSearch:
         """What was found for a number of shards, and what is told of all numbers."""
         unsplit = None
         if tried.shards > 1:
-            known = self._numbers.unsplit.searched
-            unsplit = Unsplit(self._whole.problem, known.baselines, known.everything)
+            step, known = self._numbers.unsplit.prepared, self._numbers.unsplit.searched
+            unsplit = Unsplit(step.problem, known.baselines, known.everything)
         searched = dataclasses.replace(
             tried.searched,
             shards=self._numbers.told(),
@@ -224,29 +225,37 @@ class ShardSearch:
         """Seconds until no number that has this part of the budget is read any more."""
         return PARTS[part].of(self._options.budget_seconds) - self._budget.elapsed
 
-    def _try_in_turn(self) -> None:
-        """Where nothing fits: shards one after another in order, the fewest that fit.
+    def _make_it_fit(self) -> None:
+        """Where nothing fits: ops run again, or shards one after another, the fewest that fit.
 
-        However long the first of them takes: without it there is nothing to search on.
+        However long the first of these takes: without it there may be nothing to search on.
         """
-        numbers = self._numbers
+        numbers, unsplit = self._numbers, self._numbers.unsplit
+        planned = within_memory(
+            Found(unsplit.prepared, unsplit.searched), self._options, self._progress
+        )
+        if planned is not None:
+            self._long = None  # it goes on with the step as it was
+            numbers.found[1] = ShardsFound(1, planned.prepared, planned.searched)
+        if self._options.problem.order == NONE:
+            return
         for shards in list(numbers.found)[1:]:
             self._put_in_order(shards)
-        counts = [
-            count for count in counts_that_may_fit(numbers.unsplit) if count not in numbers.found
-        ]
+        counts = [each for each in counts_that_may_fit(unsplit) if each not in numbers.found]
         too_long: list[int] = []
         for number, shards in enumerate(counts):
-            if numbers.is_any_known or numbers.is_interrupted:
+            if numbers.is_interrupted or numbers.is_any_split_known:
                 break
-            if number and self._reading.too_long(shards, self._budget.left):
+            is_needed = not number and planned is None
+            if not is_needed and self._reading.too_long(shards, self._budget.left):
                 too_long = counts[number:]
                 break
             numbers.skipped = [each for each in numbers.skipped if each.shards != shards]
             self._try(shards, math.inf)
             if shards in numbers.found:
                 self._put_in_order(shards)
-        require_one_that_fits(list(numbers.found.values()), too_long)
+        if planned is None:
+            require_one_that_fits(list(numbers.found.values()), too_long)
 
     def _put_in_order(self, shards: int) -> None:
         self._numbers.found[shards] = found_in_order(self._numbers.found[shards])
@@ -348,8 +357,10 @@ class ShardSearch:
 
     def _first(self, shards: int, prepared: PreparedModel) -> None:
         """The first search of a number, which begins with what the unsplit step's has found."""
-        known = []
-        if shards > 1 and (found := self._numbers.unsplit.searched.best) is not None:
+        known, found = [], None
+        if shards > 1 and self._numbers.unsplit.prepared.unplanned is None:
+            found = self._numbers.unsplit.searched.best
+        if found is not None:
             projected = for_all_shards(prepared.problem, self._whole.problem, found.device_of_op)
             outcome = simulated(prepared.problem, projected).outcome
             known.append(Candidate("the unsplit placement, for all shards", projected, outcome))

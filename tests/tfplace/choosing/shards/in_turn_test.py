@@ -27,7 +27,8 @@ def optimized(tmp_path_factory):
         path.write_text(json.dumps({**cluster, "default_link": link}))
         flags = ["--evaluator=simulate", "--verify=structure", "--verbosity=-1", "--max_trials=5"]
         flags += [f"--cluster={path}", "--memory_reserve=0", "--shards=auto", "--overwrite"]
-        status = main(["optimize", model, *flags, f"--output_dir={output}", *words])
+        flags += ["--memory_plan=none", f"--output_dir={output}"]
+        status = main(["optimize", model, *flags, *words])
         report = output / "assets.extra/tfplace/report.json"
         return status, json.loads(report.read_text()) if status == 0 else None
 
@@ -54,3 +55,12 @@ def test_what_no_number_of_shards_can_hold_is_said_with_its_figures(optimized, c
 def test_without_an_order_no_shards_are_tried_for_memory(optimized, capsys):
     assert optimized(FITS, "--order=none")[0] == 3
     assert "--order=edges" in capsys.readouterr().err
+
+
+def test_of_shards_in_turn_and_ops_that_run_again_the_faster_counts(optimized):
+    in_turn = optimized(FITS)[1]
+    status, report = optimized(FITS, "--memory_plan=auto")
+    assert status == 0
+    assert report["best"]["peak_bytes"]["/device:CPU:0"] <= FITS
+    assert report["memory_plan"]["ops_run_again"] > 0
+    assert report["best"]["step_seconds"] < in_turn["best"]["step_seconds"]

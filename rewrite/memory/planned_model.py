@@ -1,0 +1,74 @@
+"""A model in which a memory plan is written: its graphs, and the SavedModel that it lies in."""
+
+import copy
+import dataclasses
+from collections.abc import Callable
+
+from graphs.errors import UsageError
+from graphs.protos import GraphDef
+from graphs.source_model import SourceModel
+from rewrite.emit import saved_with
+from rewrite.memory.recompute import MemoryPlan, check_plan, has_plan, with_plan, without_plan
+from rewrite.model_builder import given_graph
+from rewrite.order.order_edges import without_order
+
+
+def planned_model(source: SourceModel, plan: MemoryPlan) -> SourceModel:
+    """The model with a plan in its run.
+
+    Args:
+      source: the model, its step split or as it came; it is not changed.
+      plan: of its graph.
+
+    Raises:
+      UsageError: its training step was made for the search, and is in no model that is written.
+    """
+    require_own_step(source)
+    return _changed(source, lambda graph_def: with_plan(graph_def, plan))
+
+
+def cleared_model(source: SourceModel) -> SourceModel:
+    """The model without an earlier order in its run, and without an earlier memory plan."""
+    if has_plan(source.graph_def):
+        return _changed(source, without_plan)
+    return dataclasses.replace(source, graph_def=without_order(source.graph_def))
+
+
+def _changed(source: SourceModel, change: Callable[[GraphDef], GraphDef]) -> SourceModel:
+    graph_def = change(without_order(source.graph_def))
+    if source.saved_model_dir:
+        meta_graph = copy.deepcopy(source.meta_graph_def)
+        meta_graph.graph_def.CopyFrom(change(without_order(meta_graph.graph_def)))
+        return dataclasses.replace(
+            source,
+            graph_def=graph_def,
+            meta_graph_def=meta_graph,
+            saved_model_dir=saved_with(source, meta_graph),
+        )
+    if source.origins is not None:
+        return dataclasses.replace(source, graph_def=graph_def)
+    own = change(without_order(given_graph(source)))
+    return dataclasses.replace(source, graph_def=graph_def, split_graph=own)
+
+
+def require_own_step(source: SourceModel) -> None:
+    """Raises UsageError where the run is not in the model that is written."""
+    if source.origins is not None and source.saved_model_dir:
+        raise UsageError(
+            f"planning the memory of {source.path!r}: the model has no training step; the one that "
+            "tfplace made up is not written; wanted a model with a step of its own (a signature "
+            "train_step, or a .keras file that was saved after compile())"
+        )
+
+
+def check_planned(given: SourceModel, planned: SourceModel) -> int:
+    """Proves that two models differ in nothing but ops that run again; returns how many do.
+
+    Raises:
+      RewriteError: they do.
+    """
+    if given.saved_model_dir:
+        pair = (given.meta_graph_def.graph_def, planned.meta_graph_def.graph_def)
+    else:
+        pair = (given_graph(given), given_graph(planned))
+    return check_plan(without_order(pair[0]), without_order(pair[1]))

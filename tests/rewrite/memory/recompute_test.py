@@ -1,0 +1,164 @@
+"""Ops that run again: written, taken out, and proven to be their originals."""
+
+import copy
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from rewrite.memory.recompute import (
+    MARK,
+    MemoryPlan,
+    NodeCopy,
+    check_plan,
+    has_plan,
+    with_plan,
+    without_plan,
+)
+from rewrite.pass_base import RewriteError
+
+PLAN = MemoryPlan(
+    [NodeCopy(("", "a"), {}, "c"), NodeCopy(("", "b"), {"a": 0})], {("", "d"): {"b": 1}}
+)
+
+
+@pytest.fixture(scope="module")
+def graph_def():
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [4], name="x")
+        a = tf.raw_ops.Exp(x=x, name="a")
+        b = tf.raw_ops.Sub(x=a, y=x, name="b")
+        c = tf.raw_ops.Mul(x=b, y=b, name="c")
+        tf.raw_ops.AddV2(x=c, y=b, name="d")
+    return graph.as_graph_def()
+
+
+def value(graph_def, fetch="d:0"):
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
+    with tf.compat.v1.Session(graph=graph) as session:
+        return session.run(fetch, {"x:0": np.arange(4, dtype=np.float32)})
+
+
+def test_copies_compute_the_same_and_wait(graph_def):
+    planned = with_plan(graph_def, PLAN)
+    nodes = {node.name: node for node in planned.node}
+    assert list(nodes["a/again"].input) == ["x", "^c"]
+    assert list(nodes["b/again"].input) == ["a/again", "x"]
+    assert list(nodes["d"].input) == ["c", "b/again"]
+    assert list(nodes["c"].input) == ["b", "b"]
+    np.testing.assert_array_equal(value(planned), value(graph_def))
+    assert check_plan(graph_def, planned) == 2
+
+
+def test_taking_out_gives_the_graph_back(graph_def):
+    planned = with_plan(graph_def, PLAN)
+    assert has_plan(planned)
+    assert without_plan(planned) == graph_def
+    assert without_plan(graph_def) is graph_def
+    assert check_plan(graph_def, graph_def) == 0
+
+
+def _node(graph_def, name):
+    return next(node for node in graph_def.node if node.name == name)
+
+
+def _other_type(planned):
+    _node(planned, "a/again").op = "Neg"
+
+
+def _other_attribute(planned):
+    _node(planned, "b/again").attr["T"].type = 2
+
+
+def _swapped(planned):
+    inputs = _node(planned, "b/again").input
+    inputs[0], inputs[1] = inputs[1], inputs[0]
+
+
+def _other_input(planned):
+    _node(planned, "a/again").input[0] = "b"
+
+
+def _other_original(planned):
+    _node(planned, "a/again").attr[MARK].s = b"x"
+
+
+def _no_original(planned):
+    _node(planned, "a/again").attr[MARK].s = b"nothing"
+
+
+def _copy_of_a_copy(planned):
+    _node(planned, "b/again").attr[MARK].s = b"a/again"
+
+
+def _waits_twice(planned):
+    _node(planned, "b/again").input.extend(["^c", "^x"])
+
+
+def _one_input_more(planned):
+    _node(planned, "a/again").input.insert(1, "b")
+
+
+def _reader_reads_the_wrong_copy(planned):
+    _node(planned, "d").input[1] = "a/again"
+
+
+def _reader_reads_another_output(planned):
+    _node(planned, "d").input[1] = "b/again:1"
+
+
+def _changed_elsewhere(planned):
+    _node(planned, "c").input[0] = "a"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _other_type,
+        _other_attribute,
+        _swapped,
+        _other_input,
+        _other_original,
+        _no_original,
+        _copy_of_a_copy,
+        _waits_twice,
+        _one_input_more,
+        _reader_reads_the_wrong_copy,
+        _reader_reads_another_output,
+        _changed_elsewhere,
+    ],
+)
+def test_what_is_no_copy_is_found(graph_def, change):
+    planned = copy.deepcopy(with_plan(graph_def, PLAN))
+    change(planned)
+    with pytest.raises(RewriteError):
+        check_plan(graph_def, planned)
+
+
+def test_a_plan_for_another_graph_is_refused(graph_def):
+    with pytest.raises(RewriteError, match="no such op"):
+        with_plan(graph_def, MemoryPlan([NodeCopy(("", "nothing"), {})]))
+
+
+def test_functions_have_copies_of_their_own():
+    @tf.function(input_signature=[tf.TensorSpec([4], tf.float32)])
+    def step(x):
+        a = tf.exp(x, name="a")
+        return tf.multiply(a, tf.add(a, x, name="b"), name="c")
+
+    @tf.function(input_signature=[tf.TensorSpec([4], tf.float32)])
+    def outer(x):
+        return step(x)
+
+    given = outer.get_concrete_function().graph.as_graph_def()
+    [function] = [f for f in given.library.function if {n.name for n in f.node_def} >= {"a", "c"}]
+    name = function.signature.name
+    plan = MemoryPlan([NodeCopy((name, "a"), {}, "b")], {(name, "c"): {"a": 0}})
+    planned = with_plan(given, plan)
+    body = next(f for f in planned.library.function if f.signature.name == name).node_def
+    nodes = {node.name: list(node.input) for node in body}
+    assert nodes["a/again"] == ["x", "^b"]
+    assert nodes["c"] == ["a/again:y:0", "b:z:0"]
+    assert without_plan(planned) == given
+    assert check_plan(given, planned) == 1

@@ -1,0 +1,161 @@
+"""What is dropped and made again to keep below a limit, on steps worked out by hand and random."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.builders import Machine, Op, build_problem, random_problem
+from tests.reference_simulator import reference_run
+from tfplace.choosing.memory.copies import with_copies, with_their_copies
+from tfplace.choosing.memory.memory_plan import fitted, step_seconds
+from tfplace.choosing.memory.rematerialize import ORIGINAL, MayChange, NoRoomError, rematerialized
+from tfplace.simulation.simulated import simulated
+
+SIZE = 100
+
+
+def all_may(problem, repeat=None):
+    every = np.ones(problem.num_ops, dtype=bool)
+    repeat = every if repeat is None else repeat
+    return MayChange(repeat, every, every, np.zeros(problem.num_ops, dtype=np.int32))
+
+
+def there_and_back(length, machine=None):
+    """Each op's output is read by the next, and once more on the way back, last first."""
+    ops = [Op("in", outputs=(SIZE,))]
+    for i in range(length):
+        ops.append(Op(f"f{i}", inputs=(f"{ops[-1].name}:0",), outputs=(SIZE,)))
+    ops.append(Op("loss", inputs=(f"{ops[-1].name}:0",), outputs=(SIZE,)))
+    for i in reversed(range(length)):
+        ops.append(Op(f"b{i}", inputs=(f"{ops[-1].name}:0", f"f{i}:0"), outputs=(SIZE,)))
+    return build_problem(ops, machine or Machine(1, types=["GPU"]))
+
+
+def limited(problem, limit):
+    return dataclasses.replace(
+        problem, device_memory_bytes=np.full(problem.num_devices, limit, dtype=np.int64)
+    )
+
+
+def planned(problem, limit, may=None):
+    placement = np.zeros(problem.num_ops, dtype=np.int32)
+    schedule = simulated(problem, placement).schedule
+    plan = rematerialized(problem, schedule, 0, limit, may or all_may(problem))
+    edged = with_copies(problem, plan)
+    return plan, simulated(edged.problem, edged.renumbered(with_their_copies(placement, plan)))
+
+
+def test_nothing_runs_again_where_all_fits():
+    problem = there_and_back(6)
+    plan, placed = planned(problem, 10**9)
+    assert not plan.copies
+    assert not plan.reads
+    assert placed.outcome == simulated(problem, np.zeros(problem.num_ops, np.int32)).outcome
+
+
+@pytest.mark.parametrize(("share", "most_again"), [(0.75, 6), (0.5, 16), (0.4, 30)])
+def test_a_chain_of_sixteen_is_held_in_a_part_of_its_peak(share, most_again):
+    problem = there_and_back(16)
+    whole = simulated(problem, np.zeros(problem.num_ops, dtype=np.int32))
+    peak = whole.schedule.peak_bytes[0]
+    plan, placed = planned(problem, share * peak)
+    assert placed.schedule.peak_bytes[0] <= share * peak
+    assert 0 < len(plan.copies) <= most_again
+    assert placed.schedule.makespan == whole.schedule.makespan + len(plan.copies)
+
+
+def test_the_cheapest_to_make_again_is_dropped():
+    seconds = {"dear": 5.0, "cheap": 0.1}
+    ops = [
+        Op("in", outputs=(1,), shares=("in:0",)),
+        *(Op(name, seconds[name], ("in:0",), (SIZE,)) for name in seconds),
+        Op("large", inputs=("dear:0", "cheap:0"), outputs=(SIZE,)),
+        Op("middle", inputs=("large:0",), outputs=(SIZE,)),
+        Op("end", inputs=("middle:0", "dear:0", "cheap:0")),
+    ]
+    problem = build_problem(ops, Machine(1, types=["GPU"]))
+    plan, _ = planned(problem, 3 * SIZE + 1)
+    assert [problem.graph.op_names[copy.op] for copy in plan.copies] == ["cheap"]
+    assert plan.copies[0].after == 4  # not before the middle has run
+    assert plan.reads == {5: {2: 0}}
+
+
+def test_what_may_not_run_twice_does_not():
+    problem = there_and_back(8)
+    repeat = np.array([name != "f3" for name in problem.graph.op_names])
+    peak = simulated(problem, np.zeros(problem.num_ops, np.int32)).schedule.peak_bytes[0]
+    plan, _ = planned(problem, 0.6 * peak, all_may(problem, repeat))
+    assert plan.copies
+    assert all(problem.graph.op_names[copy.op] != "f3" for copy in plan.copies)
+    with pytest.raises(NoRoomError):
+        planned(problem, 2 * SIZE)
+
+
+def test_a_variable_and_what_was_fed_stay():
+    ops = [
+        Op("variable", outputs=(0,), persistent=SIZE),
+        Op("read", inputs=("variable:0",), outputs=(SIZE,), alloc=(0,), type="ReadVariableOp"),
+        Op("a", inputs=("read:0",), outputs=(SIZE,)),
+        Op("b", inputs=("a:0",), outputs=(SIZE,)),
+        Op("c", inputs=("b:0", "a:0"), outputs=(SIZE,)),
+    ]
+    problem = build_problem(ops, Machine(1, types=["GPU"]))
+    repeat = np.array([op.name in "abc" for op in ops])
+    with pytest.raises(NoRoomError):  # c needs both, and the variable is there
+        planned(problem, 3 * SIZE, all_may(problem, repeat))
+    plan, _ = planned(problem, 4 * SIZE, all_may(problem, repeat))
+    assert not plan.copies
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_plans_of_random_steps_hold(seed):
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, 24)
+    placement = rng.integers(problem.num_devices, size=problem.num_ops).astype(np.int32)
+    placed = simulated(problem, placement)
+    if placed.schedule is None:
+        return
+    device = int(np.argmax(placed.schedule.peak_bytes))
+    repeat = rng.random(problem.num_ops) < 0.8
+    for share in (0.9, 0.7, 0.5):
+        limit = share * placed.schedule.peak_bytes[device]
+        may = all_may(problem, repeat)
+        try:
+            plan = rematerialized(problem, placed.schedule, device, limit, may)
+        except NoRoomError:
+            break
+        check_plan(problem, plan, repeat)
+        edged = with_copies(problem, plan)
+        again = edged.renumbered(with_their_copies(placement, plan))
+        ours = simulated(edged.problem, again)
+        makespan, peaks = reference_run(edged.problem, again.tolist())
+        assert makespan == pytest.approx(ours.schedule.makespan, rel=1e-9)
+        assert peaks == ours.schedule.peak_bytes.tolist()
+
+
+def check_plan(problem, plan, repeat):
+    """Each copy is of an op that may run again, and reads copies of the ops that it reads."""
+    graph = problem.graph
+    for number, copy in enumerate(plan.copies):
+        assert repeat[copy.op]
+        inputs = graph.use_tensor[graph.use_op == copy.op]
+        for tensor, source in copy.reads.items():
+            assert tensor in inputs
+            assert ORIGINAL < source < number
+            assert plan.copies[source].op == graph.tensor_producer[tensor]
+    for op, reads in plan.reads.items():
+        for tensor, source in reads.items():
+            assert tensor in graph.use_tensor[graph.use_op == op]
+            assert plan.copies[source].op == graph.tensor_producer[tensor]
+
+
+def test_the_fastest_plan_that_fits_is_taken():
+    problem = there_and_back(16)
+    placement = np.zeros(problem.num_ops, dtype=np.int32)
+    whole = simulated(problem, placement)
+    found = fitted(limited(problem, whole.schedule.peak_bytes[0] // 2), placement, all_may(problem))
+    assert found.simulated.is_feasible
+    assert whole.schedule.makespan < step_seconds(found) <= 1.4 * whole.schedule.makespan
+    assert fitted(limited(problem, 2 * SIZE), placement, all_may(problem)) is None
+    assert fitted(limited(problem, 4 * SIZE), placement, all_may(problem), until=0.0) is None

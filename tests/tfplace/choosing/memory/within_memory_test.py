@@ -1,0 +1,136 @@
+"""A step that does not fit is made to fit, all the way: found, written, proven, run, read again."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfplace
+from graphs.loading.sniff import sniff
+from rewrite.memory.recompute import has_plan
+from tfplace.cli import main
+
+BATCH = 32
+KIB = 1024
+
+
+class Deep(tf.Module):
+    """Dense layers of equal width, whose activations take most of a step's memory."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.weights = [
+            tf.Variable(0.3 * rng.standard_normal((16, 16)).astype(np.float32)) for _ in range(8)
+        ]
+
+    @tf.function(input_signature=[tf.TensorSpec([BATCH * 64, 16], tf.float32, "x")])
+    def train_step(self, x):
+        with tf.GradientTape() as tape:
+            for weight in self.weights:
+                x = tf.tanh(tf.nn.softplus(x @ weight))
+            loss = tf.reduce_mean(x * x)
+        for gradient, weight in zip(tape.gradient(loss, self.weights), self.weights, strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return {"loss": loss}
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("models") / "deep")
+    model = Deep()
+    tf.saved_model.save(model, path, signatures={"train_step": model.train_step})
+    return path
+
+
+@pytest.fixture(scope="module")
+def peak(deep):
+    """What the step holds on one device without a plan."""
+    return max(tfplace.simulate(deep, cluster="k80x2").peak_bytes.values())
+
+
+FLAGS = ["--cluster=k80x2", "--memory_reserve=0", "--verbosity=-1", "--algorithm=single"]
+FLAGS += ["--evaluator=simulate", "--max_trials=1"]
+ON_ONE = "--pin=.=/device:GPU:0"
+
+
+def optimized(model, out, *flags):
+    status = main(["optimize", str(model), *FLAGS, f"--output_dir={out}", *flags])
+    path = out / "assets.extra/tfplace/report.json"
+    return status, json.loads(path.read_text()) if path.exists() else None
+
+
+def steps(path, num_steps=3):
+    loaded = tf.saved_model.load(str(path))
+    step = loaded.signatures["train_step"]
+    x = tf.constant(np.random.default_rng(1).standard_normal((BATCH * 64, 16)), tf.float32)
+    losses = [step(x=x)["loss"].numpy() for _ in range(num_steps)]
+    return losses, [variable.numpy() for variable in step.graph.variables or loaded.variables]
+
+
+@pytest.fixture(scope="module")
+def fitted(deep, peak, tmp_path_factory):
+    out = tmp_path_factory.mktemp("fitted") / "out"
+    limit = peak * 6 // 10
+    flags = [ON_ONE, "--shards=1", f"--device_memory={limit}B", "--verify=run"]
+    status, report = optimized(deep, out, *flags)
+    assert status == 0
+    return out, report, limit
+
+
+def test_it_fits_and_says_what_runs_again(fitted, peak):
+    out, report, limit = fitted
+    assert max(report["best"]["peak_bytes"].values()) <= limit
+    plan = report["memory_plan"]
+    assert plan["ops_run_again"] > 0
+    assert 0.0 < plan["more_work"] < 0.4
+    assert max(plan["peak_bytes_without"].values()) == peak
+    assert report["verdict"] == "placed"
+    assert f"{plan['ops_run_again']} ops run again" in report["verdict_sentence"]
+    assert has_plan(sniff(out).proto.meta_graphs[0].graph_def)
+
+
+def test_it_is_proven_and_equal_bit_for_bit(fitted, deep):
+    out, report, _ = fitted
+    verified = report["verified"]
+    assert verified["structure"]
+    assert any("run again" in each for each in verified["structure_compared"])
+    assert verified["outputs_equal"]
+    assert verified["max_abs_diff"] == 0.0
+    given, placed = steps(deep), steps(out)
+    assert given[0] == placed[0]
+    for before, after in zip(given[1], placed[1], strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_placed_again_it_has_no_plan_where_it_needs_none(fitted, tmp_path):
+    out, _, _ = fitted
+    status, report = optimized(out, tmp_path / "again", "--shards=1", "--verify=structure")
+    assert status == 0
+    assert report["memory_plan"] is None
+    assert not has_plan(sniff(tmp_path / "again").proto.meta_graphs[0].graph_def)
+
+
+def test_nobody_gets_a_plan_who_wants_none(deep, peak, tmp_path, capsys):
+    flags = [ON_ONE, "--shards=1", f"--device_memory={peak * 6 // 10}B"]
+    status, _ = optimized(
+        deep, tmp_path / "out", *flags, "--memory_plan=none", "--verify=structure"
+    )
+    assert status == 3
+    assert "found none" in capsys.readouterr().err
+
+
+def test_what_no_plan_makes_fit_ends_with_the_figures(deep, tmp_path, capsys):
+    flags = [ON_ONE, "--shards=1", f"--device_memory={64 * KIB}B"]
+    status, _ = optimized(deep, tmp_path / "out", *flags)
+    assert status == 3
+    assert "usable" in capsys.readouterr().err
+
+
+def test_a_split_step_has_a_plan_too(deep, peak, tmp_path):
+    flags = [ON_ONE, "--shards=2", "--verify=run", f"--device_memory={peak // 2}B"]
+    status, report = optimized(deep, tmp_path / "out", *flags)
+    assert status == 0
+    assert report["split"]["shards"] == 2
+    assert report["memory_plan"]["ops_run_again"] > 0
+    assert report["verified"]["outputs_equal"]

@@ -1,0 +1,456 @@
+"""Runs a device's ops in a known sequence under a limit of memory; what it drops, it makes again.
+
+Dynamic tensor rematerialization (Kirisame et al., ICLR 2021), with what is known here ahead: when
+each tensor is needed next. Where an op finds no room, the tensor is dropped that costs least to
+make again for the bytes that it takes and the time until it is needed. Just before it is needed a
+copy of its op runs, and before that copies of what that op reads, as far as it is gone, too.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from graphs.op_graph import BoolArray, IntArray
+from graphs.problem import Problem
+from tfplace.simulation.schedule import Schedule
+
+ORIGINAL = -1
+"""Stands for the op itself, where a number names one of its copies."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    """An op that runs once more.
+
+    Attributes:
+      op: which one.
+      reads: {tensor: the copy that it reads it of}; those that are left out, of the op itself.
+      after: the op behind which it waits, so that it doesn't run too early; -1 for none.
+    """
+
+    op: int
+    reads: Mapping[int, int]
+    after: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is made again on all devices.
+
+    Attributes:
+      copies: [C], each reads only of those before it.
+      reads: {op: {tensor: the copy that it reads it of}} of the ops that were there before.
+    """
+
+    copies: tuple[Copy, ...] = ()
+    reads: Mapping[int, Mapping[int, int]] = dataclasses.field(default_factory=dict)
+
+    def __add__(self, other: "Plan") -> "Plan":
+        """Both; of two devices, so that no op is in both."""
+        base = len(self.copies)
+
+        def moved(reads: Mapping[int, int]) -> dict[int, int]:
+            return {tensor: copy + base for tensor, copy in reads.items()}
+
+        more = [dataclasses.replace(each, reads=moved(each.reads)) for each in other.copies]
+        reads = {op: moved(of_op) for op, of_op in other.reads.items()}
+        return Plan((*self.copies, *more), {**self.reads, **reads})
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """By which a tensor to drop is chosen: cost ** a / (bytes ** b * seconds until needed ** c)."""
+
+    cost: float = 1.0
+    size: float = 1.0
+    wait: float = 1.0
+
+
+MOST_OPS = 100
+"""To make one tensor again; what needs more is not dropped."""
+LONG_AGO = 64
+"""After so many tensors were dropped, it is asked anew what one costs."""
+
+
+class NoRoomError(Exception):
+    """What an op needs at once takes more than the limit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MayChange:
+    """What a rewrite may touch.
+
+    Attributes:
+      repeat: bool[N] ops that may run a second time.
+      redirect: bool[N] ops that may read a copy instead.
+      hold: bool[N] ops that a copy may wait for.
+      body: i4[N] ops with one number stand in one body; a copy and what it waits for have to.
+    """
+
+    repeat: BoolArray
+    redirect: BoolArray
+    hold: BoolArray
+    body: IntArray
+
+
+def rematerialized(
+    problem: Problem,
+    schedule: Schedule,
+    device: int,
+    limit_bytes: float,
+    may: MayChange,
+    weights: Weights = Weights(),
+) -> Plan:
+    """What a device drops and makes again to stay below a limit.
+
+    Args:
+      problem: what is placed.
+      schedule: when its ops start; the device runs them one after the other in that sequence.
+      device: which one.
+      limit_bytes: of all that it holds at once.
+      may: what a rewrite may touch.
+      weights: by which is chosen what is dropped.
+
+    Raises:
+      NoRoomError: that is too little for any plan that is found so.
+    """
+    return _Run(problem, schedule, device, limit_bytes, may, weights).plan()
+
+
+class _Run:
+    """One device's ops, one after the other, with what is held meanwhile.
+
+    A tensor lies in one buffer; an alias in another tensor's, which it keeps. What adds up terms
+    that TensorFlow adds at once keeps the buffers of all of them.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        schedule: Schedule,
+        device: int,
+        limit_bytes: float,
+        may: MayChange,
+        weights: Weights,
+    ) -> None:
+        graph = problem.graph
+        self.graph, self.may, self.weights, self.limit = graph, may, weights, limit_bytes
+        self.shares, self.device = schedule.shares, schedule.device_of_op
+        here = np.flatnonzero(self.device == device)
+        order = np.lexsort((here, schedule.op_end[here], schedule.op_start[here]))
+        self.ops: list[int] = here[order].tolist()
+        self.place = {op: place for place, op in enumerate(self.ops)}
+        self.start: list[float] = schedule.op_start.tolist()
+        self.seconds: list[float] = problem.op_seconds[:, device].tolist()
+        self.alloc: list[int] = graph.tensor_alloc_bytes.tolist()
+        self.temp: list[int] = graph.op_temp_bytes.tolist()
+        self.takes_over: list[bool] = graph.tensor_takes_over.tolist()
+        self.producer: list[int] = graph.tensor_producer.tolist()
+        self.end_seconds = float(schedule.op_end.max(initial=0.0))
+        self._uses(schedule, device)
+        self.copies: list[Copy] = []
+        self.reads: dict[int, dict[int, int]] = {}
+        self.made_by: dict[int, int] = {}  # tensor that is there: its copy, or ORIGINAL
+        self.buffers: dict[int, tuple[int, ...]] = {}  # tensor that is there: what it lies in
+        self.inside: dict[int, set[int]] = {}  # buffer: the tensors in it
+        self.bytes: dict[int, int] = {}
+        self.needed: dict[int, float] = {}  # dropped, or read by what is: when it is needed again
+        self.locked: dict[int, int] = {}
+        self.held = int(graph.op_persistent_bytes[here].sum())
+        self.now, self.at, self.num_dropped = 0.0, 0, 0
+        self.last_cost: dict[int, tuple[float, int]] = {}  # of a buffer, and when that was asked
+        self.last: dict[int, int] = {}  # of each body, of what copies may wait for
+
+    def _uses(self, schedule: Schedule, device: int) -> None:
+        """Who reads what here, and until when a tensor is held for others' sake."""
+        graph, size = self.graph, self.graph.num_tensors
+        self.inputs: dict[int, list[int]] = {op: [] for op in self.ops}
+        self.outputs: dict[int, list[int]] = {op: [] for op in self.ops}
+        self.readers: dict[int, list[int]] = {}
+        for tensor in np.flatnonzero(self.device[graph.tensor_producer] == device).tolist():
+            self.outputs[self.producer[tensor]].append(tensor)
+        local = self.device[graph.use_op] == device
+        for tensor, op in zip(
+            graph.use_tensor[local].tolist(), graph.use_op[local].tolist(), strict=True
+        ):
+            self.inputs[op].append(tensor)
+            self.readers.setdefault(tensor, []).append(op)
+        self.all_readers = {tensor: list(ops) for tensor, ops in self.readers.items()}
+        for readers in self.readers.values():
+            readers.sort(key=self.place.__getitem__, reverse=True)  # the next one is the last
+        self.held_until = np.zeros(size)
+        moved = schedule.transfers
+        np.maximum.at(self.held_until, moved.tensor, moved.arrival)
+        self.copy_bytes: list[int] = graph.tensor_bytes.tolist()
+        fixed = (~self.may.redirect[graph.use_op]) & local
+        np.maximum.at(
+            self.held_until, graph.use_tensor[fixed], schedule.op_end[graph.use_op[fixed]]
+        )
+        self.is_kept: list[bool] = (self.shares == np.arange(size)).tolist()
+
+    def plan(self) -> Plan:
+        """Runs them."""
+        for at, op in enumerate(self.ops):
+            self.at, self.now = at, self.start[op]
+            self._run(op)
+        return Plan(tuple(self.copies), self.reads)
+
+    def _run(self, op: int) -> None:
+        inputs = self.inputs[op]
+        for tensor in inputs:
+            self._there(tensor)
+            self._lock(tensor)
+        reads = {t: self.made_by[t] for t in inputs if self.made_by[t] != ORIGINAL}
+        if reads:
+            self.reads[op] = reads
+        resolved = {t: int(self.shares[t]) for t in self.outputs[op]}
+        self._make(op, self.outputs[op], resolved, ORIGINAL)
+        for tensor in inputs:
+            self._unlock(tensor)
+            self.readers[tensor].pop()  # they are read in the sequence of the ops
+        for tensor in (*inputs, *self.outputs[op]):
+            self._free_unless_needed(tensor)
+        if self.may.hold[op]:
+            self.last[int(self.may.body[op])] = op
+
+    def _make(self, op: int, wanted: Iterable[int], shares: Mapping[int, int], copy: int) -> None:
+        """Allocates an op's outputs; those that are not wanted are gone at its end."""
+        outputs = self.outputs[op]
+        need = sum(self._new_bytes(t, shares[t]) for t in outputs) + self.temp[op]
+        self._make_room(need)
+        kept = set(wanted)
+        for tensor in outputs:
+            if tensor not in kept:
+                continue
+            shared, new = shares[tensor], self._new_bytes(tensor, shares[tensor])
+            lies_in: tuple[int, ...] = ()
+            if 0 <= shared != tensor and shared in self.buffers:
+                lies_in = self.buffers[shared]
+                if self.takes_over[tensor] and shared in self.inputs[op]:
+                    self._drop(shared, is_overwritten=True)
+            if new or not lies_in:
+                number = len(self.bytes)
+                self.bytes[number], self.inside[number] = new, set()
+                self.held += new
+                lies_in = (*lies_in, number)
+            for buffer in lies_in:
+                self.inside[buffer].add(tensor)
+            self.buffers[tensor], self.made_by[tensor] = lies_in, copy
+
+    def _new_bytes(self, tensor: int, shared: int) -> int:
+        if self.takes_over[tensor] and 0 <= shared != tensor:
+            return 0
+        return self.alloc[tensor]
+
+    def _next(self, tensor: int) -> float:
+        """When a tensor is read next, by what is there or by what has to be made again."""
+        readers = self.readers.get(tensor)
+        own = self.start[readers[-1]] if readers else np.inf
+        return min(own, self.needed[tensor]) if self._is_needed(tensor) else own
+
+    def _free_unless_needed(self, tensor: int) -> None:
+        if tensor not in self.buffers or tensor in self.locked or self.is_kept[tensor]:
+            return
+        if self.held_until[tensor] > self.now and self.made_by[tensor] == ORIGINAL:
+            return
+        if not any(self.bytes[buffer] for buffer in self.buffers[tensor]):
+            return  # a variable's value: it costs nothing to keep, and can't be made again
+        if not self.readers.get(tensor) and not self._is_needed(tensor):
+            self._drop(tensor)
+
+    def _is_needed(self, tensor: int) -> bool:
+        """Whether something that was dropped, and is read again, is made of it."""
+        if tensor not in self.needed:
+            return False
+        if self.needed[tensor] > self.now:
+            return True
+        when = self._needed_by_dropped(tensor)
+        if when < np.inf:
+            self.needed[tensor] = when
+            return True
+        del self.needed[tensor]
+        return False
+
+    def _needed_by_dropped(self, tensor: int) -> float:
+        when, todo, seen = np.inf, [tensor], {tensor}
+        while todo:
+            for op in self.all_readers.get(todo.pop(), ()):
+                for made in self.outputs[op]:
+                    if made in seen or made in self.buffers:
+                        continue
+                    seen.add(made)
+                    readers = self.readers.get(made)
+                    if readers and self.place[op] < self.at:
+                        when = min(when, self.start[readers[-1]])
+                    if made in self.needed:
+                        todo.append(made)
+        return when
+
+    def _drop(self, tensor: int, is_overwritten: bool = False) -> None:
+        for buffer in self.buffers.pop(tensor):
+            inside = self.inside[buffer]
+            inside.discard(tensor)
+            if not inside and not is_overwritten:
+                self.held -= self.bytes[buffer]
+                del self.inside[buffer]
+        del self.made_by[tensor]
+
+    def _lock(self, tensor: int) -> None:
+        self.locked[tensor] = self.locked.get(tensor, 0) + 1
+
+    def _unlock(self, tensor: int) -> None:
+        self.locked[tensor] -= 1
+        if not self.locked[tensor]:
+            del self.locked[tensor]
+
+    def _there(self, tensor: int) -> None:
+        """Makes a tensor be there: a received one arrives, one that was dropped is made again.
+
+        What an op reads stays until its copy has run, while the rest of it is made.
+        """
+        if tensor in self.buffers:
+            return
+        if self.producer[tensor] not in self.outputs:
+            self._receive(tensor)
+            return
+        todo: list[tuple[int, list[int]]] = [(self.producer[tensor], [])]
+        while todo:
+            op, kept = todo[-1]
+            if not self.may.repeat[op]:
+                raise NoRoomError
+            waits_for = None
+            for each in self.inputs[op][len(kept) :]:
+                if each not in self.buffers:
+                    if self.producer[each] in self.outputs:
+                        waits_for = self.producer[each]
+                        break
+                    self._receive(each)
+                self._lock(each)
+                kept.append(each)
+            if waits_for is not None:
+                todo.append((waits_for, []))
+                continue
+            self._again(op)
+            for each in kept:
+                self._unlock(each)
+            for each in kept:
+                self._free_unless_needed(each)
+            todo.pop()
+
+    def _receive(self, tensor: int) -> None:
+        self._make_room(self.copy_bytes[tensor])
+        number = len(self.bytes)
+        self.bytes[number], self.inside[number] = self.copy_bytes[tensor], {tensor}
+        self.held += self.copy_bytes[tensor]
+        self.buffers[tensor], self.made_by[tensor] = (number,), ORIGINAL
+
+    def _again(self, op: int) -> None:
+        """Runs a copy of an op whose inputs are there, and locked."""
+        made = [t for t in self.outputs[op] if t not in self.buffers]
+        shares = {t: self._shared_again(t, op) for t in self.outputs[op]}
+        reads = {t: self.made_by[t] for t in self.inputs[op] if self.made_by[t] != ORIGINAL}
+        last = self.last.get(int(self.may.body[op]), -1)
+        is_behind = any(self.copies[copy].after == last for copy in reads.values())
+        number = len(self.copies)
+        if number == len(self.ops):  # a limit so low that all is made again and again
+            raise NoRoomError
+        self.copies.append(Copy(op, reads, -1 if is_behind else last))
+        self._make(op, made, shares, number)
+        for tensor in made:
+            if self._next(tensor) == np.inf:
+                self._drop(tensor)
+
+    def _shared_again(self, tensor: int, op: int) -> int:
+        """Whose buffer a copy's output is: by what the graph says, of what is there now."""
+        shared = int(self.graph.tensor_shares[tensor])
+        if shared < 0 or shared == tensor or not self.takes_over[tensor]:
+            return shared if shared != tensor else -1
+        is_last = self.locked.get(shared) == 1 and not self.readers.get(shared)
+        alone = is_last and all(self.inside[b] == {shared} for b in self.buffers[shared])
+        return shared if alone and self.producer[shared] in self.outputs else -1
+
+    def _make_room(self, need: int) -> None:
+        while self.held + need > self.limit:
+            victim = self._victim()
+            if victim is None:
+                raise NoRoomError
+            self._evict(victim)
+
+    def _evict(self, tensors: list[int]) -> None:
+        for tensor in tensors:
+            when = self._next(tensor)
+            for source in self._sources(tensor, set(tensors)) if when < np.inf else ():
+                if self.needed.get(source, np.inf) <= self.now:
+                    self.needed[source] = when
+                self.needed[source] = min(self.needed.get(source, np.inf), when)
+            self._drop(tensor)
+
+    def _sources(self, tensor: int, gone: set[int]) -> set[int]:
+        """All of which a tensor is made again, from what is there on."""
+        found: set[int] = set()
+        todo = [tensor]
+        while todo:
+            for each in self.inputs[self.producer[todo.pop()]]:
+                if each in found:
+                    continue
+                found.add(each)
+                if each not in self.buffers or each in gone:
+                    todo.append(each)
+        return found
+
+    def _cost(self, tensors: list[int]) -> float:
+        """Seconds to make them again, with all that isn't there either; inf where that is much."""
+        ops, todo, gone = set[int](), list(tensors), set(tensors)
+        seconds = 0.0
+        while todo:
+            op = self.producer[todo.pop()]
+            if op in ops:
+                continue
+            if op not in self.outputs or not self.may.repeat[op] or len(ops) == MOST_OPS:
+                return np.inf
+            ops.add(op)
+            seconds += self.seconds[op]
+            todo += [t for t in self.inputs[op] if t not in self.buffers or t in gone]
+        return seconds
+
+    def _victim(self) -> list[int] | None:
+        """The tensors of the buffer that is best dropped; None where nothing can be.
+
+        What it costs to make a tensor again depends on what else is gone, and takes a walk: so it
+        is walked only for those that look best, by what they cost when that was last asked.
+        """
+        self.num_dropped += 1
+        candidates, weights = [], self.weights
+        for buffer, inside in self.inside.items():
+            size = self.bytes[buffer]
+            if not size or not all(map(self._may_drop, inside)):
+                continue
+            wait = max(min(map(self._next, inside)) - self.now, 1e-9)
+            if wait == np.inf:
+                return list(inside)
+            least, asked = self.last_cost.get(buffer, (-1.0, -LONG_AGO))
+            if self.num_dropped - asked >= LONG_AGO:
+                ops = {self.producer[each] for each in inside}
+                least = sum(self.seconds[op] for op in ops)
+            per_cost = size**weights.size * min(wait, self.end_seconds) ** weights.wait
+            candidates.append((least**weights.cost / per_cost, per_cost, buffer))
+        best, chosen = np.inf, None
+        for least, per_cost, buffer in sorted(candidates):
+            if least >= best:
+                break
+            cost = self._cost(list(self.inside[buffer]))
+            self.last_cost[buffer] = cost, self.num_dropped
+            score = cost**weights.cost / per_cost
+            if score < best:
+                best, chosen = score, list(self.inside[buffer])
+        return chosen
+
+    def _may_drop(self, tensor: int) -> bool:
+        return (
+            tensor not in self.locked
+            and not self.is_kept[tensor]
+            and self.producer[tensor] in self.outputs
+            and bool(self.may.repeat[self.producer[tensor]])
+            and self.held_until[tensor] <= self.now
+        )

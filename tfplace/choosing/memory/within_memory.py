@@ -1,0 +1,169 @@
+"""A step that doesn't fit, or would be slower for a limit of memory, is made to fit."""
+
+import dataclasses
+import math
+import time
+
+import numpy as np
+
+from graphs.errors import TfplaceError
+from graphs.op_graph import BoolArray, IntArray
+from graphs.placement import Infeasible
+from graphs.protos import JsonObject
+from rewrite.memory.recompute import MARK
+from tfplace.budget import PARTS
+from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.memory.memory_plan import Planned, as_nodes, fitted, may_change, step_seconds
+from tfplace.choosing.memory_limit import at_most
+from tfplace.choosing.outcomes import Found
+from tfplace.choosing.unsplit_baselines import Unsplit
+from tfplace.preparing.loaded_model import LoadedModel
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import PreparedModel, prepare
+from tfplace.progress import Progress
+from tfplace.simulation.simulated import simulated
+
+NAME = "made to fit"
+WORTH = 0.95
+"""A plan has to promise a step of this share of the best one that fits without."""
+MOST = 3
+"""So many placements are made to fit, those whose steps would be fastest without a limit."""
+
+
+def within_memory(found: Found, options: OptimizeOptions, progress: Progress) -> Found | None:
+    """The same step with a memory plan; None where that is no help, or nobody wants it.
+
+    Args:
+      found: what the search has found, fitting or not.
+      options: all of them.
+      progress: is told what goes on.
+    """
+    prepared, searched = found.prepared, found.searched
+    if options.problem.memory_plan == "none" or prepared.unplanned is not None:
+        return None
+    if prepared.source.origins is not None and prepared.source.saved_model_dir:
+        return None  # its step is in no model that is written
+    best = math.inf if searched.best is None else searched.best.step_seconds
+    promising = [
+        (seconds, number, each)
+        for number, each in enumerate(searched.everything)
+        if isinstance(each.outcome, Infeasible)
+        and each.outcome.reason == "memory"
+        and (seconds := _unlimited_seconds(prepared, each)) < WORTH * best
+    ]
+    if not promising or searched.result.interrupted:
+        return None
+    progress.say("looking for what a device may compute again instead of keeping it")
+    with progress.working():
+        until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
+        may = may_change(prepared)
+        planned: list[tuple[Candidate, Planned]] = []
+        for seconds, _, each in sorted(promising)[:MOST]:
+            if planned and seconds >= min(step_seconds(plan) for _, plan in planned):
+                continue
+            plan = fitted(prepared.problem, each.device_of_op, may, until)
+            if plan is not None:
+                planned.append((each, plan))
+        for candidate, plan in sorted(planned, key=lambda pair: step_seconds(pair[1])):
+            if step_seconds(plan) >= WORTH * best:
+                break
+            made = _prepared_with(prepared, plan, options)
+            if made is not None:
+                return _found(found, made, candidate, best)
+    return None
+
+
+def _unlimited_seconds(prepared: PreparedModel, candidate: Candidate) -> float:
+    """What a placement would take if all devices had memory enough."""
+    problem = prepared.problem
+    enough = np.full_like(problem.device_memory_bytes, np.iinfo(np.int64).max // 4)
+    unlimited = dataclasses.replace(problem, device_memory_bytes=enough)
+    return simulated(unlimited, candidate.device_of_op).outcome.step_seconds
+
+
+def _prepared_with(
+    prepared: PreparedModel, planned: Planned, options: OptimizeOptions
+) -> PreparedModel | None:
+    """The model with the plan written into it, read and priced again."""
+    split = prepared.split
+    problem = dataclasses.replace(
+        options.problem,
+        planned=as_nodes(prepared, planned.plan),
+        num_shards=1 if split is None else split.num_shards,
+    )
+    is_timed = prepared.costs.source != "analytic"
+    try:
+        made = prepare(problem, trace=is_timed, earlier=prepared)
+    except TfplaceError:
+        return None
+    return at_most(made, options.max_devices)
+
+
+def _found(found: Found, made: PreparedModel, best: Candidate, without: float) -> Found | None:
+    """What is known of the step, each placement with its copies beside their ops."""
+    old = found.prepared
+    source = source_ops(made, old)
+    candidates = [
+        Candidate(each.name, placed, simulated(made.problem, placed).outcome)
+        for each in (dataclasses.replace(best, name=NAME), *found.searched.baselines)
+        for placed in (each.device_of_op[source],)
+    ]
+    if candidates[0].step_seconds >= WORTH * without:
+        return None
+    searched: Searched = dataclasses.replace(
+        found.searched,
+        baselines=candidates[1:],
+        candidates=[*candidates[1:], candidates[0]],
+        fewer=[],
+        unsplit=found.searched.unsplit
+        or Unsplit(old.problem, found.searched.baselines, found.searched.everything),
+    )
+    return Found(dataclasses.replace(made, order=old.order, steps_read=old.steps_read), searched)
+
+
+def plan_facts(prepared: PreparedModel, device_of_op: IntArray) -> JsonObject | None:
+    """report.json's `memory_plan`; None where nothing runs again.
+
+    Args:
+      prepared: the model with its plan.
+      device_of_op: i4[N] a placement.
+    """
+    old = prepared.unplanned
+    if old is None:
+        return None
+    again = _runs_again(prepared)
+    seconds = prepared.problem.op_seconds[np.arange(len(device_of_op)), device_of_op]
+    without = np.array(old.given)
+    without[source_ops(prepared, old)] = device_of_op
+    peaks = simulated(old.problem, without).peak_bytes
+    return {
+        "ops_run_again": int((again & (seconds > 0)).sum()),
+        "more_work": float(seconds[again].sum() / seconds[~again].sum()),
+        "peak_bytes_without": peaks,
+    }
+
+
+def _runs_again(prepared: LoadedModel) -> BoolArray:
+    """bool[N]: the copies."""
+    result = np.zeros(prepared.built.graph.num_ops, dtype=bool)
+    marked = [MARK in node.attr for node in prepared.flat.graph_def.node]
+    result[prepared.built.op_of_node[marked]] = True
+    return result
+
+
+def source_ops(made: LoadedModel, old: LoadedModel) -> IntArray:
+    """i4[N']: the op of the model without a plan that each op is, or runs again."""
+    number = {
+        node.name: op
+        for node, op in zip(old.flat.graph_def.node, old.built.op_of_node.tolist(), strict=True)
+    }
+    result = np.zeros(made.built.graph.num_ops, dtype=np.int32)
+    for node, origin, op in zip(
+        made.flat.graph_def.node, made.flat.origins, made.built.op_of_node.tolist(), strict=True
+    ):
+        name = node.name
+        if MARK in node.attr:
+            name = name.removesuffix(origin.node) + node.attr[MARK].s.decode()
+        result[op] = number[name]
+    return result
