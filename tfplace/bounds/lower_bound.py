@@ -10,7 +10,6 @@ from graphs.op_graph import FloatArray, LongArray
 from graphs.problem import Problem
 from tfplace.bounds.enclosed_work import EnclosedWork, enclosed_work, reversed_in_time
 from tfplace.bounds.load_bound import DualWeights, best_weights, load_of, may_fit, window_bound
-from tfplace.bounds.network_bound import network_bound
 from tfplace.bounds.relaxation import (
     DeviceClasses,
     Edges,
@@ -19,7 +18,6 @@ from tfplace.bounds.relaxation import (
     forward_edges,
 )
 from tfplace.bounds.staying import Ancestors, new_ancestors, start_after_staying
-from tfplace.bounds.step_roles import step_roles
 from tfplace.bounds.travel_bound import sharing_of, travel_bound
 from tfplace.bounds.walk_back import (
     Sweep,
@@ -30,7 +28,6 @@ from tfplace.bounds.walk_back import (
     note_inputs,
     soonest_elsewhere,
 )
-from tfplace.grouping.copies import is_split
 
 # Sums in another order than the simulator's may come out higher by rounding.
 ROUNDING = 1e-9
@@ -40,13 +37,12 @@ NUM_WEIGHTS = 8
 
 
 def lower_bound_seconds(problem: Problem) -> float:
-    """The best of five bounds on the makespan of every placement that fits.
+    """The best of four bounds on the makespan of every placement that fits.
 
     Path: what waits for each other takes its time, on one device or with transfers between
     (path_bound). Load: all ops have to fit on the devices (load_bound). Window: ops that can't
     start early and leave much to do after them have to fit between (window_bound). Travel: what
-    no device can do in time is spread, and what it shares is sent (travel_bound). Network: what
-    other hosts do of a batch is sent to them first (network_bound).
+    no device can do in time is spread, and what it shares is sent (travel_bound).
 
     Returns:
       Seconds of a step; inf where it is proven that no placement can run.
@@ -64,21 +60,7 @@ def lower_bound_seconds(problem: Problem) -> float:
         return path
     window = window_bound(classes, problem.graph, head, tail, weights)
     travel = travel_bound(classes, problem, sharing_of(problem), head, tail)
-    bound = max(path, load, window, travel)
-    return max(bound, _network(problem, classes, head, bound)) * (1.0 - ROUNDING)
-
-
-def _network(problem: Problem, classes: DeviceClasses, head: FloatArray, at_least: float) -> float:
-    """The network bound of a split step."""
-    if not is_split(problem):
-        return 0.0
-    roles = step_roles(problem)
-    soonest = np.full(len(roles.roles), np.inf)
-    known = roles.role_of_op >= 0
-    ends = head + classes.seconds.min(axis=1)
-    np.minimum.at(soonest, roles.role_of_op[known], ends[known])
-    work = roles.least * np.where(roles.is_copy, roles.num_shards, 1)[:, None]
-    return network_bound(roles, work, soonest, at_least)
+    return max(path, load, window, travel) * (1.0 - ROUNDING)
 
 
 def heads_and_tails(

@@ -11,11 +11,9 @@ from graphs.problem import Problem
 from rewrite.split.building.collectives import FIRST_AT_ONCE, FIRST_BLOCK_BYTES
 from tfplace.bounds.load_bound import best_weights, load_of, may_fit, window_bound
 from tfplace.bounds.lower_bound import NUM_WEIGHTS, ROUNDING, heads_and_tails
-from tfplace.bounds.network_bound import network_bound
 from tfplace.bounds.relaxation import DeviceClasses, device_classes
 from tfplace.bounds.step_roles import Role, StepRoles
 from tfplace.bounds.travel_bound import travel_bound
-from tfplace.grouping.copies import WHOLE
 from tfplace.grouping.quotient import BoolArray
 
 BLOCK_BYTES = FIRST_BLOCK_BYTES // 4
@@ -147,7 +145,7 @@ class NumberRange:
         graph = dataclasses.replace(base.problem.graph, tensor_bytes=self._tensor_bytes())
         step = dataclasses.replace(base.problem, graph=graph, op_seconds=path)
         copies = Copies(step, work, sums, self._is_read)
-        return copies_bound(copies, base, self.lower)
+        return copies_bound(copies, base)
 
     @property
     def _is_read(self) -> bool:
@@ -228,13 +226,12 @@ class Copies:
     is_read: bool
 
 
-def copies_bound(copies: Copies, roles: StepRoles, lower: StepRoles) -> float:
+def copies_bound(copies: Copies, roles: StepRoles) -> float:
     """Seconds of every placement, at least; inf where it is proven that none can run.
 
     Args:
       copies: what its ops take.
       roles: of a step of as many shards, or of more; of fewer, where copies' tensors have no bytes.
-      lower: of a step of as many shards, or of fewer.
     """
     step = copies.step
     alone = device_classes(step)
@@ -245,39 +242,13 @@ def copies_bound(copies: Copies, roles: StepRoles, lower: StepRoles) -> float:
     if np.isinf(classes.seconds).all(axis=1).any() or not may_fit(everything) or np.isinf(path):
         return float("inf")
     load, weights = best_weights(everything)
-    soonest = head + alone.seconds.min(axis=1)
     free = np.zeros(len(copies.sums))
     window = window_bound(
         classes, graph, np.append(head, free), np.append(tail, free), weights[:NUM_WEIGHTS]
     )
     own = dataclasses.replace(classes, seconds=classes.seconds[: step.num_ops])
     travel = travel_bound(own, step, roles.sharing, head, tail, is_direct=copies.is_read)
-    bound = float(max(path, load, window, travel))
-    network = network_bound(_with_bytes_of(lower, roles), copies.work, soonest, bound)
-    return max(bound, network) * (1.0 - ROUNDING)
-
-
-def _with_bytes_of(lower: StepRoles, base: StepRoles) -> StepRoles:
-    """The base; its copies' tensors hold together what those of the least number of shards do.
-
-    A tensor has a constant and a share of the entries, so that more copies hold no less.
-    """
-    if base is lower:
-        return base
-    graph, theirs = base.step.graph, lower.step.graph
-    least: dict[tuple[int, int], int] = {}
-    made_by = lower.role_of_op[theirs.tensor_producer].tolist()
-    for *key, size in zip(
-        made_by, theirs.tensor_output.tolist(), theirs.tensor_bytes.tolist(), strict=True
-    ):
-        least[*key] = min(size, least.get((*key,), size))
-    role_there = lower.of_roles(base.roles)[base.role_of_op[graph.tensor_producer]].tolist()
-    known = zip(role_there, graph.tensor_output.tolist(), strict=True)
-    together = lower.num_shards * np.array([least.get(key, 0) for key in known], dtype=np.int64)
-    of_copy = base.shard[graph.tensor_producer] != WHOLE
-    sizes = np.minimum(graph.tensor_bytes, together // base.num_shards)
-    graph = dataclasses.replace(graph, tensor_bytes=np.where(of_copy, sizes, graph.tensor_bytes))
-    return dataclasses.replace(base, step=dataclasses.replace(base.step, graph=graph))
+    return float(max(path, load, window, travel)) * (1.0 - ROUNDING)
 
 
 def _with_sums(copies: Copies) -> tuple[DeviceClasses, OpGraph]:

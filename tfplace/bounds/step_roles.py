@@ -41,8 +41,6 @@ class StepRoles:
       is_sum: bool[R] whether an op is one of these.
       sharing: what the tensors and ops of `problem` stand for.
       step: the whole step.
-      shard: i4[N] of its ops.
-      role_of_op: i4[N] which of the R each of its ops is; -1 for one that is left out.
     """
 
     num_shards: int
@@ -56,8 +54,6 @@ class StepRoles:
     is_sum: BoolArray
     sharing: Sharing
     step: Problem
-    shard: IntArray
-    role_of_op: IntArray
 
     def of_roles(self, wanted: Sequence[Role]) -> IntArray:
         """i4[W]: the op of each role; -1 for a role that is not in this step."""
@@ -88,8 +84,6 @@ def step_roles(problem: Problem) -> StepRoles:
     names_of_sums = [
         _what_is_summed(name, graph.op_types[op]) for op, name in enumerate(graph.op_names)
     ]
-    number_here = np.full(len(number), -1, dtype=np.int32)
-    number_here[role_of_op[kept]] = np.arange(len(kept), dtype=np.int32)
     return StepRoles(
         num_shards=num_shards,
         problem=part,
@@ -102,8 +96,6 @@ def step_roles(problem: Problem) -> StepRoles:
         is_sum=np.array([bool(names_of_sums[op]) for op in kept], dtype=bool),
         sharing=_sharing(graph, shard, role_of_op, tensors, kept),
         step=problem,
-        shard=shard,
-        role_of_op=number_here[role_of_op],
     )
 
 

@@ -16,7 +16,7 @@ from tests.builders import Machine, Op, build_problem
 from tests.split_steps import split_step
 from tests.tfplace.bounds.brute_force import optimum_seconds
 from tfplace.bounds.any_split import RangeBound, any_split_bounds, least_of
-from tfplace.bounds.number_range import NumberRange, _with_bytes_of, prices_of
+from tfplace.bounds.number_range import NumberRange, prices_of
 from tfplace.bounds.step_roles import step_roles
 
 BATCH = 4
@@ -193,16 +193,6 @@ def _on(layer: Layer, shards: int, devices: int) -> Problem:
     return dataclasses.replace(
         other, graph=split.graph, op_seconds=same, pinned_device=split.pinned_device
     )
-
-
-def test_tensors_of_fewer_shards_hold_less_together() -> None:
-    layer = heavy(per_entry=1.0, size=16, update=0.0, batch=4, machine=Machine(2))
-    base = step_roles(layer.split(4))
-    sizes = _with_bytes_of(step_roles(layer.split(2)), base).step.graph.tensor_bytes
-    made = base.step.graph.tensor_producer
-    by_name = dict(zip([base.step.graph.op_names[op] for op in made], sizes.tolist(), strict=True))
-    assert by_name["l/shard_0"] == 2 * (16 + 2) // 4  # not 16 + 1
-    assert by_name["x/cut"] == 4 and by_name["w"] == 16
 
 
 def test_an_unsplit_step_alone_says_nothing_of_others() -> None:

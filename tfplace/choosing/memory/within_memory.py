@@ -8,7 +8,7 @@ import numpy as np
 
 from graphs.errors import TfplaceError
 from graphs.op_graph import BoolArray, IntArray
-from graphs.placement import Infeasible
+from graphs.problem import Infeasible
 from graphs.protos import JsonObject
 from rewrite.memory.recompute import MARK
 from tfplace.budget import PARTS
