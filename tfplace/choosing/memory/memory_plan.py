@@ -111,7 +111,7 @@ def may_change(prepared: PreparedModel) -> MayChange:
     repeat = (bodies >= 0) & _repeatable(prepared)
     elsewhere = (bodies[user] >= 0) & (bodies[producer] != bodies[user])
     repeat[producer[elsewhere]] = False
-    return MayChange(repeat, bodies >= 0, anchors.may_hold, bodies)
+    return MayChange(repeat, anchors.may_hold, bodies)
 
 
 def _repeatable(prepared: LoadedModel) -> BoolArray:

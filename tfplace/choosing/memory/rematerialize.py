@@ -83,13 +83,12 @@ class MayChange:
 
     Attributes:
       repeat: bool[N] ops that may run a second time.
-      redirect: bool[N] ops that may read a copy instead.
       hold: bool[N] ops that a copy may wait for.
       body: i4[N] ops with one number stand in one body; a copy and what it waits for have to.
+        -1 for ops that may not read a copy.
     """
 
     repeat: BoolArray
-    redirect: BoolArray
     hold: BoolArray
     body: IntArray
 
@@ -183,7 +182,7 @@ class _Run:
         moved = schedule.transfers
         np.maximum.at(self.held_until, moved.tensor, moved.arrival)
         self.copy_bytes: list[int] = graph.tensor_bytes.tolist()
-        fixed = (~self.may.redirect[graph.use_op]) & local
+        fixed = (self.may.body[graph.use_op] < 0) & local
         np.maximum.at(
             self.held_until, graph.use_tensor[fixed], schedule.op_end[graph.use_op[fixed]]
         )

@@ -103,7 +103,7 @@ def _prepared_with(
 def _found(found: Found, made: PreparedModel, best: Candidate, without: float) -> Found | None:
     """What is known of the step, each placement with its copies beside their ops."""
     old = found.prepared
-    source = source_ops(made, old)
+    source, _ = source_ops(made, old)
     candidates = [
         Candidate(each.name, placed, simulated(made.problem, placed).outcome)
         for each in (dataclasses.replace(best, name=NAME), *found.searched.baselines)
@@ -132,10 +132,10 @@ def plan_facts(prepared: PreparedModel, device_of_op: IntArray) -> JsonObject | 
     old = prepared.unplanned
     if old is None:
         return None
-    again = _runs_again(prepared)
+    source, again = source_ops(prepared, old)
     seconds = prepared.problem.op_seconds[np.arange(len(device_of_op)), device_of_op]
     without = np.array(old.given)
-    without[source_ops(prepared, old)] = device_of_op
+    without[source] = device_of_op
     peaks = simulated(old.problem, without).peak_bytes
     return {
         "ops_run_again": int((again & (seconds > 0)).sum()),
@@ -144,26 +144,19 @@ def plan_facts(prepared: PreparedModel, device_of_op: IntArray) -> JsonObject | 
     }
 
 
-def _runs_again(prepared: LoadedModel) -> BoolArray:
-    """bool[N]: the copies."""
-    result = np.zeros(prepared.built.graph.num_ops, dtype=bool)
-    marked = [MARK in node.attr for node in prepared.flat.graph_def.node]
-    result[prepared.built.op_of_node[marked]] = True
-    return result
-
-
-def source_ops(made: LoadedModel, old: LoadedModel) -> IntArray:
-    """i4[N']: the op of the model without a plan that each op is, or runs again."""
-    number = {
-        node.name: op
-        for node, op in zip(old.flat.graph_def.node, old.built.op_of_node.tolist(), strict=True)
-    }
-    result = np.zeros(made.built.graph.num_ops, dtype=np.int32)
+def source_ops(made: LoadedModel, old: LoadedModel) -> tuple[IntArray, BoolArray]:
+    """i4[N']: the op of the model without a plan that each op is, or runs again; which do."""
+    number = dict(
+        zip((n.name for n in old.flat.graph_def.node), old.built.op_of_node.tolist(), strict=True)
+    )
+    source = np.zeros(made.built.graph.num_ops, dtype=np.int32)
+    again = np.zeros(made.built.graph.num_ops, dtype=bool)
     for node, origin, op in zip(
         made.flat.graph_def.node, made.flat.origins, made.built.op_of_node.tolist(), strict=True
     ):
         name = node.name
         if MARK in node.attr:
             name = name.removesuffix(origin.node) + node.attr[MARK].s.decode()
-        result[op] = number[name]
-    return result
+            again[op] = True
+        source[op] = number[name]
+    return source, again

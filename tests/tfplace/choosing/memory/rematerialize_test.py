@@ -18,7 +18,7 @@ SIZE = 100
 def all_may(problem, repeat=None):
     every = np.ones(problem.num_ops, dtype=bool)
     repeat = every if repeat is None else repeat
-    return MayChange(repeat, every, every, np.zeros(problem.num_ops, dtype=np.int32))
+    return MayChange(repeat, every, np.zeros(problem.num_ops, dtype=np.int32))
 
 
 def there_and_back(length, machine=None):

@@ -57,10 +57,8 @@ def test_without_an_order_no_shards_are_tried_for_memory(optimized, capsys):
     assert "--order=edges" in capsys.readouterr().err
 
 
-def test_of_shards_in_turn_and_ops_that_run_again_the_faster_counts(optimized):
-    in_turn = optimized(FITS)[1]
-    status, report = optimized(FITS, "--memory_plan=auto")
+def test_where_no_shards_in_turn_fit_ops_run_again(optimized):
+    status, report = optimized(220_000, "--memory_plan=auto")
     assert status == 0
-    assert report["best"]["peak_bytes"]["/device:CPU:0"] <= FITS
+    assert report["best"]["peak_bytes"]["/device:CPU:0"] <= 220_000
     assert report["memory_plan"]["ops_run_again"] > 0
-    assert report["best"]["step_seconds"] < in_turn["best"]["step_seconds"]
