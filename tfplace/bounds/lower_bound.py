@@ -18,16 +18,8 @@ from tfplace.bounds.relaxation import (
     forward_edges,
 )
 from tfplace.bounds.staying import Ancestors, new_ancestors, start_after_staying
+from tfplace.bounds.sweep import Sweep, new_sweep, soonest_elsewhere
 from tfplace.bounds.travel_bound import sharing_of, travel_bound
-from tfplace.bounds.walk_back import (
-    Sweep,
-    Walk,
-    end_of_walk,
-    new_sweep,
-    new_walk,
-    note_inputs,
-    soonest_elsewhere,
-)
 
 # Sums in another order than the simulator's may come out higher by rounding.
 ROUNDING = 1e-9
@@ -93,15 +85,13 @@ def heads_and_tails(
 #
 # Ops are visited in graph order. Let E_k(u) be the bound on the end of op u on a device of class k,
 # and E'(u) that on its end anywhere but on the device of the op v that is visited, which lies on a
-# device of class k and starts at S. Every placement's schedule obeys four inequalities, and each
+# device of class k and starts at S. Every placement's schedule obeys three inequalities, and each
 # takes the results of the ones before it:
 #
 # 1. For each input u of v, whose tensor takes c seconds to another device:
 #    S >= min(E_k(u), E'(u) + c). It was made on v's device, or elsewhere and then moved.
 # 2. S >= the time at which v's device is done with the ancestors that must lie on it (staying.py).
-# 3. The end of v >= what it costs to leave v's device somewhere on the path to v, or to run all of
-#    that path there with its other inputs (walk_back.py).
-# 4. For each op x of a chain that ends in v: S >= min_k E_k(x) + the work that x and v enclose
+# 3. For each op x of a chain that ends in v: S >= min_k E_k(x) + the work that x and v enclose
 #    (enclosed_work.py).
 #
 # The bound on the whole step is the greatest E_k(v), plus the same for what follows v.
@@ -124,35 +114,28 @@ def soonest_ends(
     sweep = new_sweep(classes, edges, group)
     place = np.full(len(group), -1, dtype=np.int64)
     place[enclosed.chain] = np.arange(len(enclosed.chain))
-    ancestors, walk = new_ancestors(len(group)), new_walk(sweep)
-    _visit_all(sweep, ancestors, walk, place, enclosed.chain, enclosed.seconds)
+    ancestors = new_ancestors(len(group))
+    _visit_all(sweep, ancestors, place, enclosed.chain, enclosed.seconds)
     return sweep.end
 
 
 @compiled
 def _visit_all(
-    sweep: Sweep,
-    ancestors: Ancestors,
-    walk: Walk,
-    place: LongArray,
-    chain: LongArray,
-    enclosed: FloatArray,
+    sweep: Sweep, ancestors: Ancestors, place: LongArray, chain: LongArray, enclosed: FloatArray
 ) -> None:
     """Fills sweep.end and sweep.soonest op by op.
 
     Args:
       sweep: of no op yet.
       ancestors: scratch of argument 2.
-      walk: scratch of argument 3.
       place: i8[N] where an op stands in the chain, -1 for ops outside.
       chain: i8[P] of EnclosedWork.
       enclosed: f8[P, P] of EnclosedWork.
     """
     num_ops, num_classes = sweep.seconds.shape
     for op in range(num_ops):
-        note_inputs(sweep, walk, op)
         after_chain = 0.0
-        for earlier in range(place[op]):  # argument 4; no turn for an op outside of the chain
+        for earlier in range(place[op]):  # argument 3; no turn for an op outside of the chain
             ended = sweep.soonest[chain[earlier]]
             after_chain = max(after_chain, ended + enclosed[earlier, place[op]])
         for kind in range(num_classes):
@@ -162,8 +145,6 @@ def _visit_all(
             if start > 0.0:
                 start = start_after_staying(sweep, ancestors, op, kind, start)
             end = start + sweep.seconds[op, kind]
-            if walk.before[op] >= 0:
-                end = max(end, end_of_walk(sweep, walk, op, kind))
             sweep.end[op, kind] = end
             sweep.soonest[op] = min(sweep.soonest[op], end)
 

@@ -50,13 +50,11 @@ class Edges:
       row: i8[N+1]: the edges of op n are row[n] .. row[n + 1].
       source: i8[E] the op waited for, always of a lower index.
       cost: f8[E] seconds between the source's end and its tensor's arrival on another device.
-      hold: f8[E] seconds for which its transfer to (or from) op n occupies the way in (or out).
     """
 
     row: LongArray
     source: LongArray
     cost: FloatArray
-    hold: FloatArray
 
 
 def device_classes(problem: Problem) -> DeviceClasses:
@@ -84,38 +82,27 @@ def device_classes(problem: Problem) -> DeviceClasses:
 
 
 def forward_edges(problem: Problem) -> Edges:
-    """Edges from producers to users; `hold` is of the way into the user's device."""
+    """Edges from producers to users."""
     producer, consumer, _ = problem.graph.op_edges()
-    cost, hold = _transfer_seconds(problem)
-    hold = hold if one_at_a_time(problem, inward=True) else np.zeros_like(hold)
-    return _edges(problem.num_ops, producer, consumer, cost, hold)
+    return _edges(problem.num_ops, producer, consumer, _transfer_seconds(problem))
 
 
 def backward_edges(problem: Problem) -> Edges:
-    """Edges of the same graph with time reversed: op n stands for op N - 1 - n.
-
-    `hold` is of the way out of the producer's device, where all users of a tensor on one device
-    share a transfer: each of its U users is charged 1 / U of it.
-    """
+    """Edges of the same graph with time reversed: op n stands for op N - 1 - n."""
     producer, consumer, _ = problem.graph.op_edges()
-    cost, hold = _transfer_seconds(problem)
-    users = np.bincount(problem.graph.use_tensor, minlength=problem.graph.num_tensors)
-    shared = hold / np.maximum(users, 1)[problem.graph.use_tensor]
-    if not one_at_a_time(problem, inward=False):
-        shared = np.zeros_like(shared)
-    last = problem.num_ops - 1
-    return _edges(problem.num_ops, last - consumer, last - producer, cost, shared)
+    last, cost = problem.num_ops - 1, _transfer_seconds(problem)
+    return _edges(problem.num_ops, last - consumer, last - producer, cost)
 
 
-def _transfer_seconds(problem: Problem) -> tuple[FloatArray, FloatArray]:
-    """f8[U], f8[U]: how long each use's tensor is under way at least, and holds its channels.
+def _transfer_seconds(problem: Problem) -> FloatArray:
+    """f8[U]: how long each use's tensor is under way at least.
 
     On one device there is no elsewhere: infinite.
     """
     apart = ~np.eye(problem.num_devices, dtype=bool)
     size = problem.graph.tensor_bytes[problem.graph.use_tensor].astype(np.float64)
     if not apart.any():
-        return np.full(len(size), np.inf), np.zeros(len(size))
+        return np.full(len(size), np.inf)
     latency, rate = problem.link_latency, problem.link_bytes_per_second
     send = np.zeros((*latency.shape, 2))
     if problem.executor is not None:
@@ -123,8 +110,8 @@ def _transfer_seconds(problem: Problem) -> tuple[FloatArray, FloatArray]:
         latency, rate = wire(problem.executor, latency, rate)
         send = problem.executor.send_seconds
     links = np.unique(np.stack([latency + send[..., 0], rate, send[..., 1]])[:, apart], axis=1)
-    cost = np.min([size / r + size * per_byte + fixed for fixed, r, per_byte in links.T], axis=0)
-    return cost, least_hold(problem)[problem.graph.use_tensor]
+    seconds = [size / r + size * per_byte + fixed for fixed, r, per_byte in links.T]
+    return np.asarray(np.min(seconds, axis=0))
 
 
 def least_hold(problem: Problem) -> FloatArray:
@@ -152,12 +139,10 @@ def one_at_a_time(problem: Problem, inward: bool) -> bool:
     return True
 
 
-def _edges(
-    num_ops: int, source: IntArray, target: IntArray, cost: FloatArray, hold: FloatArray
-) -> Edges:
-    """Joins parallel edges: the dearest cost counts, and all of their transfers."""
+def _edges(num_ops: int, source: IntArray, target: IntArray, cost: FloatArray) -> Edges:
+    """Joins parallel edges: the dearest counts."""
     order = np.lexsort((source, target))
-    source, target, cost, hold = source[order], target[order], cost[order], hold[order]
+    source, target, cost = source[order], target[order], cost[order]
     first = np.ones(len(source), dtype=bool)
     first[1:] = (np.diff(source) != 0) | (np.diff(target) != 0)
     start = np.flatnonzero(first)
@@ -165,5 +150,4 @@ def _edges(
         row=row_starts(target[start], num_ops),
         source=source[start].astype(np.int64),
         cost=np.maximum.reduceat(cost, start) if len(start) else np.zeros(0),
-        hold=np.add.reduceat(hold, start) if len(start) else np.zeros(0),
     )

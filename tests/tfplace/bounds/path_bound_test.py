@@ -108,13 +108,6 @@ def _running_sum(size: int, num_terms: int = 10) -> list[Op]:
     return ops
 
 
-@pytest.mark.parametrize(("size", "seconds"), [(2, 13.0), (3, 14.0), (5, 16.0)])
-def test_a_long_sum_pays_in_compute_or_in_transfers(size: int, seconds: float) -> None:
-    # All on one device: 20 s. The critical path alone: 11 s. A byte takes a second.
-    problem = build_problem(_running_sum(size), Machine(9, bandwidth=1.0))
-    assert _path(problem) == pytest.approx(seconds)
-
-
 @pytest.mark.parametrize("rule", ["duplex", "sender", "half_duplex", "pairwise"])
 def test_the_bound_of_a_long_sum_holds_under_every_channel_rule(rule: str) -> None:
     machine = Machine(3, bandwidth=2.0, communication=rule)

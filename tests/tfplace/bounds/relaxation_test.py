@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
 from graphs.problem import Problem
@@ -29,9 +28,8 @@ def test_an_edge_costs_the_quickest_link() -> None:
     links = [[1.0, 2.0], [5.0, 1.0]]
     edges = forward_edges(build_problem(ops, Machine(2, latency=0.5, bandwidth=links)))
     assert (edges.row.tolist(), edges.source.tolist()) == ([0, 0, 1], [0])
-    # The dearer tensor, 10 bytes at 5 a second; both of them hold the way in.
+    # The dearer tensor, 10 bytes at 5 a second.
     np.testing.assert_allclose(edges.cost, [0.5 + 2.0])
-    np.testing.assert_allclose(edges.hold, [2.8])
 
 
 def test_a_send_is_work_before_the_wire() -> None:
@@ -42,30 +40,12 @@ def test_a_send_is_work_before_the_wire() -> None:
     np.testing.assert_allclose(forward_edges(sent).cost, [2.5 - 0.625])
 
 
-def test_users_share_the_way_out_and_have_a_way_in_each() -> None:
+def test_backward_in_time_users_come_first() -> None:
     problem = fan_out(4, size=8, machine=Machine(2, bandwidth=2.0))
-    assert forward_edges(problem).hold.tolist() == [4.0] * 4 + [0.0] * 4
     # Time reversed: op n is 5 - n, so the source is op 5, and its four users are 1 to 4.
     backward = backward_edges(problem)
     assert backward.source.tolist() == [0, 0, 0, 0, 1, 2, 3, 4]
     assert backward.row.tolist() == [0, 0, 1, 2, 3, 4, 8]
-    assert backward.hold.tolist() == [0.0] * 4 + [1.0] * 4
-
-
-@pytest.mark.parametrize(
-    ("rule", "inward", "outward"),
-    [
-        ("duplex", True, True),
-        ("sender", False, True),
-        ("half_duplex", True, True),
-        ("pairwise", False, False),
-    ],
-)
-def test_a_way_is_held_only_where_the_rule_says_so(rule, inward, outward) -> None:
-    ops = [Op("a", outputs=(6,)), Op("b", inputs=("a:0",))]
-    problem = build_problem(ops, Machine(3, bandwidth=2.0, communication=rule))
-    assert forward_edges(problem).hold.tolist() == [3.0 if inward else 0.0]
-    assert backward_edges(problem).hold.tolist() == [3.0 if outward else 0.0]
 
 
 def test_on_one_device_there_is_no_elsewhere() -> None:
