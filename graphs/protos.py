@@ -1,11 +1,16 @@
-"""TensorFlow's types, Keras' and JSON's by their names.
+"""TensorFlow's types, Keras' and JSON's by their names; shapes and dtypes as protos have them.
 
-TensorFlow and Keras come without stubs, so that mypy takes them as Any.
+TensorFlow and Keras come without stubs, so that mypy takes them as Any. A shape is a tuple of
+sizes, -1 for an unknown one; None stands for an unknown rank.
 """
 
 import functools
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
+
+from graphs.errors import ModelError
 
 Message = Any  # any protobuf message
 NodeDef = Any  # one op of a graph
@@ -44,6 +49,9 @@ Pickled = Any  # what two processes send each other, who know what it is
 JsonObject = Mapping[str, Json]
 
 
+Shape = tuple[int, ...] | None
+
+
 def attribute(node: NodeDef, name: str) -> AttrValue:
     """An attribute that a node may leave to its op's default: an empty one then.
 
@@ -57,3 +65,64 @@ def _no_value() -> AttrValue:
     from tensorflow.core.framework.attr_value_pb2 import AttrValue as Message
 
     return Message()
+
+
+def shape_of(proto: ShapeProto) -> Shape:
+    """The shape that a TensorShapeProto says."""
+    return None if proto.unknown_rank else tuple(int(dim.size) for dim in proto.dim)
+
+
+def is_open(shape: Shape) -> bool:
+    """Whether a rank or a dimension is not known."""
+    return shape is None or min(shape, default=0) < 0
+
+
+def shape_proto(shape: Shape) -> ShapeProto:
+    """The TensorShapeProto of a shape."""
+    from tensorflow.core.framework import tensor_shape_pb2
+
+    if shape is None:
+        return tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
+    proto = tensor_shape_pb2.TensorShapeProto()
+    for size in shape:
+        proto.dim.add(size=size)
+    return proto
+
+
+def placeholder(name: str, dtype: str, shape: Shape) -> NodeDef:
+    """A NodeDef of a placeholder of this name, dtype name and shape."""
+    import tensorflow as tf
+    from tensorflow.core.framework import node_def_pb2
+
+    node = node_def_pb2.NodeDef(name=name, op="Placeholder")
+    node.attr["dtype"].type = tf.as_dtype(dtype).as_datatype_enum
+    node.attr["shape"].shape.CopyFrom(shape_proto(shape))
+    return node
+
+
+def constant(node: NodeDef) -> np.ndarray | None:
+    """The value of a Const; None where it is damaged."""
+    import tensorflow as tf
+    from google.protobuf import message
+
+    try:
+        return np.asarray(tf.make_ndarray(node.attr["value"].tensor))
+    except (TypeError, ValueError, message.Error):
+        return None
+
+
+def dtype_name(enum: int, of: str) -> str:
+    """The name of a DataType; that of a reference type is the name of what it refers to.
+
+    Raises:
+      ModelError: TensorFlow has no such type; `of` says what has it.
+    """
+    import tensorflow as tf
+
+    try:
+        return str(tf.as_dtype(enum).base_dtype.name)
+    except TypeError as error:
+        raise ModelError(
+            f"reading the graph: {of} has the unknown dtype {enum}; the model is damaged or made "
+            "by a newer TensorFlow"
+        ) from error

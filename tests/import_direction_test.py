@@ -55,6 +55,7 @@ INSIDE = {
         {"find_placement"},
         {"outcomes", "solve"},
         {"scheduling"},
+        {"memory"},
         {"shards"},
         {"real_runs"},
     ),

@@ -14,8 +14,7 @@ from graphs.building.same_shapes import has_state
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, tensor_of
-from graphs.protos import NodeDef, Nodes, attribute
-from graphs.tensor_protos import constant
+from graphs.protos import NodeDef, Nodes, attribute, constant
 
 _BINARY: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "Add": operator.add,

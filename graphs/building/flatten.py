@@ -29,9 +29,8 @@ from graphs.function_library import library_of, reached_functions
 from graphs.graph_edges import edges_between, in_order
 from graphs.graph_view import GraphView
 from graphs.names import op_of, with_index
-from graphs.protos import GraphDef, Library, NodeDef
+from graphs.protos import GraphDef, Library, NodeDef, placeholder
 from graphs.source_model import TensorSpec
-from graphs.tensor_protos import placeholder
 
 
 def flatten(

@@ -4,8 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from graphs.protos import GraphDef, NodeDef
-from graphs.tensor_protos import Shape, placeholder
+from graphs.protos import GraphDef, NodeDef, Shape, placeholder
 
 NOTHING: Shape = (-2,)
 """The shape of a list's elements where nothing was put into it yet."""

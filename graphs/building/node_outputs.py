@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from graphs.building.shapes import TensorProperties
 from graphs.op_graph import SHAPE_DIMS, IntArray, LongArray
-from graphs.protos import NodeDef
-from graphs.tensor_protos import Shape
+from graphs.protos import NodeDef, Shape
 
 _MAX_DIM = 2**31 - 1
 

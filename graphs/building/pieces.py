@@ -45,11 +45,12 @@ from graphs.protos import (
     Library,
     NodeDef,
     Operation,
+    Shape,
     Tensor,
     TensorShape,
     attribute,
+    shape_of,
 )
-from graphs.tensor_protos import Shape, shape_of
 
 MOST_NUMBERS = 64
 """Whole numbers that are kept of a tensor; more are no sizes and axes."""

@@ -13,8 +13,7 @@ from graphs import op_types
 from graphs.graph_edges import edges_of
 from graphs.names import data_inputs, op_of
 from graphs.op_graph import LongArray
-from graphs.protos import GraphDef, NodeDef
-from graphs.tensor_protos import constant
+from graphs.protos import GraphDef, NodeDef, constant
 
 _LARGE_BYTES = 4096
 """Larger nodes hold weights, which no other node has."""

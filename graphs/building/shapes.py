@@ -24,9 +24,17 @@ from graphs.function_library import library_of
 from graphs.host.time_limit import require_time
 from graphs.names import op_of, parse_input, with_index
 from graphs.op_graph import LongArray
-from graphs.protos import DType, GraphDef, NodeDef, Nodes, ShapeProto
+from graphs.protos import (
+    DType,
+    GraphDef,
+    NodeDef,
+    Nodes,
+    Shape,
+    ShapeProto,
+    placeholder,
+    shape_proto,
+)
 from graphs.source_model import TensorSpec
-from graphs.tensor_protos import Shape, placeholder, shape_proto
 
 UNKNOWN_DIMENSION = 1
 """The size that an unknown dimension counts as in bytes; such tensors are listed as unknown."""

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from graphs import op_types
 from graphs.building.constant_values import ConstantValues, whole
 from graphs.names import data_inputs, op_of, source_of
-from graphs.protos import FunctionDef, Library, NodeDef, Nodes
-from graphs.tensor_protos import constant
+from graphs.protos import FunctionDef, Library, NodeDef, Nodes, constant
 
 _LOWER, _LOWER_OR_EQUAL = "Less", "LessEqual"
 _MIRRORED = {"Greater": _LOWER, "GreaterEqual": _LOWER_OR_EQUAL}

@@ -18,8 +18,7 @@ from graphs.building.trip_counts import functional_trip_count
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index
 from graphs.op_graph import LongArray
-from graphs.protos import FunctionDef, NodeDef
-from graphs.tensor_protos import Shape
+from graphs.protos import FunctionDef, NodeDef, Shape
 
 _NEW = frozenset({"TensorListReserve", "EmptyTensorList"})
 _ITEM = {"TensorListSetItem": 2, "TensorListPushBack": 1}

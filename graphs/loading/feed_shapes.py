@@ -12,9 +12,8 @@ from graphs.graph_view import GraphView
 from graphs.host.did_you_mean import nearest
 from graphs.loading.load_options import GuessedSizes, LoadOptions
 from graphs.names import op_of, with_index
-from graphs.protos import GraphDef, NodeDef
+from graphs.protos import GraphDef, NodeDef, Shape, dtype_name, shape_of, shape_proto
 from graphs.source_model import Signature, TensorSpec
-from graphs.tensor_protos import Shape, dtype_name, shape_of, shape_proto
 
 _TAKEN = "unknown, taken as"
 

@@ -21,8 +21,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.host.text_table import table_rows
 from graphs.loading.number_forms import FED_SIZE, INTEGER_LIMIT, REAL, WHOLE, Form
 from graphs.names import op_of, parse_input, source_of
-from graphs.protos import NodeDef, attribute
-from graphs.tensor_protos import Shape, shape_of
+from graphs.protos import NodeDef, Shape, attribute, shape_of
 
 # Of these only the first output holds elements: Unique's second holds positions.
 _FIRST_OUTPUT_ONLY = frozenset({"Unique", "UniqueV2"})

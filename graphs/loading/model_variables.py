@@ -7,9 +7,16 @@ from graphs.function_library import callees
 from graphs.graph_view import GraphView
 from graphs.loading.variable_updates import OptimizerUpdates
 from graphs.names import data_inputs, op_of
-from graphs.protos import Message, MetaGraphDef, NodeDef, ObjectGraph, attribute
+from graphs.protos import (
+    Message,
+    MetaGraphDef,
+    NodeDef,
+    ObjectGraph,
+    attribute,
+    dtype_name,
+    shape_of,
+)
 from graphs.source_model import Variable
-from graphs.tensor_protos import dtype_name, shape_of
 
 _LOOKS_ONLY = frozenset({"ReadVariableOp", "VarIsInitializedOp", "IsVariableInitialized"})
 _TRAINABLE_COLLECTION = "trainable_variables"

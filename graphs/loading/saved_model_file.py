@@ -8,9 +8,8 @@ from graphs.errors import ModelError
 from graphs.host.scratch import temporary_directory
 from graphs.loading.sniff import ModelFile
 from graphs.names import op_of
-from graphs.protos import MetaGraphDef, SavedModelProto, TensorInfo
+from graphs.protos import MetaGraphDef, SavedModelProto, TensorInfo, dtype_name, shape_of
 from graphs.source_model import Signature, TensorSpec
-from graphs.tensor_protos import dtype_name, shape_of
 
 SERVE_TAG = "serve"
 # These signatures can't be run: they only name the initialisation and the training op.

@@ -24,8 +24,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.host.asked_child import ChildError, ask_child
 from graphs.names import data_inputs, op_of, source_of, tensor_of
 from graphs.op_graph import FloatArray
-from graphs.protos import Library, Message, NodeDef, Pickled
-from graphs.tensor_protos import placeholder
+from graphs.protos import Library, Message, NodeDef, Pickled, placeholder
 
 PRICING_SECONDS = 600.0
 """Longest that Grappler may take; 10,000 kinds of ops take 2 s."""

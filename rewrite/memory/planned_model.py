@@ -4,7 +4,6 @@ import copy
 import dataclasses
 from collections.abc import Callable
 
-from graphs.errors import UsageError
 from graphs.protos import GraphDef
 from graphs.source_model import SourceModel
 from rewrite.emit import saved_with
@@ -17,13 +16,9 @@ def planned_model(source: SourceModel, plan: MemoryPlan) -> SourceModel:
     """The model with a plan in its run.
 
     Args:
-      source: the model, its step split or as it came; it is not changed.
+      source: the model, its step split or as it came; it has the step itself, and stays as it is.
       plan: of its graph.
-
-    Raises:
-      UsageError: its training step was made for the search, and is in no model that is written.
     """
-    require_own_step(source)
     return _changed(source, lambda graph_def: with_plan(graph_def, plan))
 
 
@@ -49,16 +44,6 @@ def _changed(source: SourceModel, change: Callable[[GraphDef], GraphDef]) -> Sou
         return dataclasses.replace(source, graph_def=graph_def)
     own = change(without_order(given_graph(source)))
     return dataclasses.replace(source, graph_def=graph_def, split_graph=own)
-
-
-def require_own_step(source: SourceModel) -> None:
-    """Raises UsageError where the run is not in the model that is written."""
-    if source.origins is not None and source.saved_model_dir:
-        raise UsageError(
-            f"planning the memory of {source.path!r}: the model has no training step; the one that "
-            "tfplace made up is not written; wanted a model with a step of its own (a signature "
-            "train_step, or a .keras file that was saved after compile())"
-        )
 
 
 def check_planned(given: SourceModel, planned: SourceModel) -> int:

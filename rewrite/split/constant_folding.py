@@ -13,8 +13,7 @@ from graphs.effects import acts_outside
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, parse_input
 from graphs.op_types import REACHES_OUT
-from graphs.protos import GraphDef, NodeDef
-from graphs.tensor_protos import Shape
+from graphs.protos import GraphDef, NodeDef, Shape
 
 SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})

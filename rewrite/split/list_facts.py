@@ -10,8 +10,7 @@ import numpy as np
 
 from graphs.building.op_outputs import attr_of
 from graphs.building.shapes import TensorProperties
-from graphs.protos import NodeDef
-from graphs.tensor_protos import Shape, is_open
+from graphs.protos import NodeDef, Shape, is_open
 from rewrite.split.constant_folding import KnownValues
 
 _ELEMENT_READERS = {

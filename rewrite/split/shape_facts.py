@@ -18,8 +18,7 @@ from graphs.building.same_shapes import bare
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, source_of, tensor_of
-from graphs.protos import NodeDef
-from graphs.tensor_protos import Shape, is_open
+from graphs.protos import NodeDef, Shape, is_open
 from rewrite.split.constant_folding import SHAPE_OPS, KnownValues, may_run
 from rewrite.split.list_facts import TensorFacts, complete_list
 from rewrite.split.states import State

@@ -11,9 +11,8 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.loading.feed_shapes import names_of_inputs
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.protos import GraphDef
+from graphs.protos import GraphDef, shape_of
 from graphs.source_model import SourceModel, TensorSpec
-from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
 from rewrite.split.any_batch.decide_open import decide_open, open_axes_of
 from rewrite.split.any_batch.input_assertions import asked_of_feeds

@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Collection, Iterator
 
 from graphs.names import data_inputs, tensor_of
-from graphs.protos import NodeDef
-from graphs.tensor_protos import Shape
+from graphs.protos import NodeDef, Shape
 from rewrite.split.any_batch.open_step import OpenStep
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.decide.per_example_rows import is_counted

@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from graphs.building.op_outputs import attr_of
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import reached_functions
-from graphs.protos import NodeDef
-from graphs.tensor_protos import Shape, is_open
+from graphs.protos import NodeDef, Shape, is_open
 from rewrite.split.any_batch.open_step import OpenStep
 
 UNSURE_RANK = "how many dimensions it makes is not the same in every run"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
-from graphs.tensor_protos import Shape
+from graphs.protos import Shape
 from rewrite.split.constant_folding import KnownValues
 
 LEAST_BATCH = 2

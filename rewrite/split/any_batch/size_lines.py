@@ -17,8 +17,7 @@ import numpy as np
 from graphs.building.known_tensors import Known, constant_node
 from graphs.building.op_outputs import attr_of
 from graphs.building.same_shapes import bare
-from graphs.protos import NodeDef
-from graphs.tensor_protos import Shape, is_open
+from graphs.protos import NodeDef, Shape, is_open
 from rewrite.split.any_batch.open_step import LEAST_BATCH
 from rewrite.split.rules.slicing import slice_entries
 from rewrite.split.shape_facts import one_op

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from graphs.names import op_of, tensor_of
-from graphs.protos import DType, NodeDef
-from graphs.tensor_protos import Shape
+from graphs.protos import DType, NodeDef, Shape
 from rewrite.pass_base import RewriteError
 from rewrite.split.building.function_shapes import FunctionShapes
 from rewrite.split.decision import DecidedFunction

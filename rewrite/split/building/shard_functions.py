@@ -4,8 +4,7 @@ from collections.abc import Collection
 
 from graphs import op_types
 from graphs.names import data_inputs, free_name, op_of
-from graphs.protos import FunctionDef, Library, NodeDef, attribute
-from graphs.tensor_protos import shape_proto
+from graphs.protos import FunctionDef, Library, NodeDef, attribute, shape_proto
 from rewrite.split.building.function_shapes import FunctionShapes, OpenFunctionShapes, ShardShapes
 from rewrite.split.building.function_tensors import FunctionTensors
 from rewrite.split.building.graph_builder import GraphBuilder

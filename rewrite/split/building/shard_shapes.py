@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from graphs.protos import DType, NodeDef
-from graphs.tensor_protos import Shape
+from graphs.protos import DType, NodeDef, Shape
 from rewrite.split.any_batch.input_assertions import assertion
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.states import Sharded, State, shard_sizes

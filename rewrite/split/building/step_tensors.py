@@ -7,8 +7,7 @@ import numpy as np
 from graphs import op_types
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, source_of, tensor_of
-from graphs.protos import DType, NodeDef
-from graphs.tensor_protos import Shape
+from graphs.protos import DType, NodeDef, Shape
 from rewrite.split.building.collectives import (
     BLOCK_BYTES,
     FIRST_AT_ONCE,

@@ -7,8 +7,7 @@ from graphs.building.frames import depth_in_conditionals
 from graphs.flat_graph import FlatGraph
 from graphs.host.time_limit import require_time
 from graphs.names import data_inputs, op_of, tensor_of
-from graphs.protos import NodeDef, Nodes
-from graphs.tensor_protos import is_open
+from graphs.protos import NodeDef, Nodes, is_open
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decide.given import Given
 from rewrite.split.decide.per_example_rows import block_of_rows

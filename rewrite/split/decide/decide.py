@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import with_index
-from graphs.tensor_protos import Shape
+from graphs.protos import Shape
 from rewrite.split.constant_folding import KnownValues
 from rewrite.split.decide.analysis import Analysis, view_of
 from rewrite.split.decide.loops import function_answer

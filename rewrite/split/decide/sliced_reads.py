@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of, with_index
-from graphs.tensor_protos import is_open
+from graphs.protos import is_open
 from rewrite.split.constant_folding import SHAPE_OPS
 from rewrite.split.decision import Answer, Split, StayWhole
 from rewrite.split.rules.layout import placed_in

@@ -1,6 +1,6 @@
 """Ops that compute each element of their output of the elements at the same place."""
 
-from graphs.tensor_protos import is_open
+from graphs.protos import is_open
 from rewrite.split.decision import Answer, Split
 from rewrite.split.rules.factors import axes, broadcast, split_by_factors
 from rewrite.split.rules.op_view import UNKNOWN_SHAPE, OpView

@@ -7,8 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from graphs.building.op_outputs import attr_of
-from graphs.protos import AttrValue, NodeDef
-from graphs.tensor_protos import Shape
+from graphs.protos import AttrValue, NodeDef, Shape
 from rewrite.split.decision import StayWhole
 from rewrite.split.states import WHOLE, Sharded, State
 

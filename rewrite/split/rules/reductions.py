@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
-from graphs.tensor_protos import is_open
+from graphs.protos import is_open
 from rewrite.split.decision import Answer, Split, StayWhole
 from rewrite.split.rules.factors import axes, broadcast, cut, split_by_factors
 from rewrite.split.rules.op_view import UNKNOWN_SHAPE, OpView

@@ -19,7 +19,7 @@ what swaps its last two dimensions. `OP:NCHW` is for the op in that data format.
 from collections.abc import Mapping, Sequence
 
 from graphs.host.text_table import table_rows
-from graphs.tensor_protos import Shape, is_open
+from graphs.protos import Shape, is_open
 from rewrite.split.decision import Answer, StayWhole
 from rewrite.split.rules.factors import Labels, axes, broadcast, split_by_factors
 from rewrite.split.rules.op_view import UNKNOWN_SHAPE, OpView, StayWholeError

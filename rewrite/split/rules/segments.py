@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.tensor_protos import is_open
+from graphs.protos import is_open
 from rewrite.split.decision import Answer, Split, StayWhole
 from rewrite.split.rules.factors import Labels, axes, split_by_factors
 from rewrite.split.rules.op_view import UNKNOWN_SHAPE, OpView

@@ -11,9 +11,8 @@ from graphs.function_library import called_function, library_of, rename_referenc
 from graphs.loading.feed_shapes import write_shapes
 from graphs.loading.saved_model_file import read_signatures
 from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
-from graphs.protos import FunctionDef, GraphDef, MetaGraphDef, NodeDef, ObjectGraph
+from graphs.protos import FunctionDef, GraphDef, MetaGraphDef, NodeDef, ObjectGraph, shape_proto
 from graphs.source_model import SourceModel, TensorSpec
-from graphs.tensor_protos import shape_proto
 from rewrite.emit import saved_with
 from rewrite.split.functions import as_body
 from rewrite.split.split_step import SplitStep

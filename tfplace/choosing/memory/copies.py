@@ -9,11 +9,13 @@ from graphs.problem import Problem
 from rewrite.memory.recompute import AGAIN
 from tfplace.choosing.memory.rematerialize import ORIGINAL, Plan
 from tfplace.choosing.scheduling.edges import (
+    NO_EDGES,
     OF_TENSOR,
     EdgedProblem,
     graph_with,
-    in_topological_order,
     of_ops,
+    order_edges,
+    with_order_edges,
 )
 
 
@@ -38,19 +40,9 @@ def with_copies(problem: Problem, plan: Plan) -> EdgedProblem:
             of_copy[number, tensor] = num_tensors + len(source)
             source.append(tensor)
             made_by.append(num_ops + number)
-    control = {producer[t]: t for t in np.flatnonzero(graph.tensor_output == -1).tolist()}
-    holders = sorted({c.after for c in plan.copies if c.after >= 0} - control.keys())
-    for op in holders:
-        control[op] = num_tensors + len(source) + holders.index(op)
-    tensor_at = np.array([*range(num_tensors), *source, *([0] * len(holders))], dtype=np.int64)
+    tensor_at = np.array([*range(num_tensors), *source], dtype=np.int64)
     tensors = {name: getattr(graph, name)[tensor_at] for name in OF_TENSOR}
-    new = slice(num_tensors, num_tensors + len(source))
-    tensors["tensor_producer"][new] = made_by
-    tensors["tensor_producer"][new.stop :] = holders
-    for name, value in (("tensor_output", -1), ("tensor_shape", -1), ("tensor_shares", -1),
-                        ("tensor_bytes", 0), ("tensor_alloc_bytes", 0),
-                        ("tensor_takes_over", False)):  # fmt: skip
-        tensors[name][new.stop :] = value
+    tensors["tensor_producer"][num_tensors:] = made_by
     reads_of = {num_ops + number: copy.reads for number, copy in enumerate(plan.copies)}
     reads_of |= plan.reads
 
@@ -71,19 +63,12 @@ def with_copies(problem: Problem, plan: Plan) -> EdgedProblem:
         if op in plan.reads and shares[tensor] in plan.reads[op]:
             shares[tensor] = read_by(op, shares[tensor])
     tensors["tensor_shares"] = np.array(shares, dtype=np.int32)
-    uses = [
-        (read_by(op, tensor), op)
-        for tensor, op in zip(graph.use_tensor.tolist(), graph.use_op.tolist(), strict=True)
-    ]
-    inputs: dict[int, list[int]] = {op: [] for op in wanted}
+    uses, inputs = [], dict[int, list[int]]()
     for tensor, op in zip(graph.use_tensor.tolist(), graph.use_op.tolist(), strict=True):
-        if op in wanted:
-            inputs[op].append(tensor)
-    for number, copy in enumerate(plan.copies):
-        own = num_ops + number
-        uses += [(read_by(own, tensor), own) for tensor in inputs[copy.op]]
-        if copy.after >= 0:
-            uses.append((control[copy.after], own))
+        uses.append((read_by(op, tensor), op))
+        inputs.setdefault(op, []).append(tensor)
+    for own, copy in enumerate(plan.copies, num_ops):
+        uses += [(read_by(own, tensor), own) for tensor in inputs.get(copy.op, ())]
     pairs = np.array(sorted(set(uses)), dtype=np.int32).reshape(-1, 2)
     op_at = np.array([*range(num_ops), *(each.op for each in plan.copies)], dtype=np.int32)
     persistent, groups = graph.op_persistent_bytes[op_at], graph.colocation_group[op_at]
@@ -99,7 +84,9 @@ def with_copies(problem: Problem, plan: Plan) -> EdgedProblem:
         op_temp_bytes=graph.op_temp_bytes[op_at],
         colocation_group=groups,
     )
-    return in_topological_order(dataclasses.replace(of_ops(problem, op_at), graph=copied))
+    waits = [(copy.after, own) for own, copy in enumerate(plan.copies, num_ops) if copy.after >= 0]
+    edges = order_edges(*map(list, zip(*waits, strict=True))) if waits else NO_EDGES
+    return with_order_edges(dataclasses.replace(of_ops(problem, op_at), graph=copied), edges)
 
 
 def with_their_copies(device_of_op: IntArray, plan: Plan) -> IntArray:

@@ -48,6 +48,10 @@ class Planned:
     plan: Plan
     simulated: Simulated
 
+    @property
+    def step_seconds(self) -> float:
+        return self.simulated.outcome.step_seconds
+
 
 def fitted(
     problem: Problem, device_of_op: IntArray, may: MayChange, until: float = math.inf
@@ -73,18 +77,13 @@ def fitted(
             except NoRoomError:
                 break
             if planned.simulated.is_feasible:
-                if best is None or step_seconds(planned) < step_seconds(best):
+                if best is None or planned.step_seconds < best.step_seconds:
                     best = planned
                 break
             peaks = np.maximum(planned.simulated.outcome.peak_bytes, 1)
             less = np.minimum(limits, usable) * usable / peaks * NEAR
             limits = np.where(peaks > usable, less, limits)
     return best
-
-
-def step_seconds(planned: Planned) -> float:
-    """Of the placement, with its copies."""
-    return planned.simulated.outcome.step_seconds
 
 
 def _planned(
@@ -97,7 +96,7 @@ def _planned(
     """
     plan = Plan()
     for device in np.flatnonzero(np.isfinite(limits)).tolist():
-        plan += rematerialized(problem, schedule, device, limits[device], may, weights)
+        plan = rematerialized(problem, schedule, device, limits[device], may, weights, plan)
     edged = with_copies(problem, plan)
     placement = edged.renumbered(with_their_copies(schedule.device_of_op, plan))
     return Planned(plan, simulated(edged.problem, placement))

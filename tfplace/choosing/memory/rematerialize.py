@@ -7,6 +7,7 @@ copy of its op runs, and before that copies of what that op reads, as far as it 
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -45,17 +46,6 @@ class Plan:
 
     copies: tuple[Copy, ...] = ()
     reads: Mapping[int, Mapping[int, int]] = dataclasses.field(default_factory=dict)
-
-    def __add__(self, other: "Plan") -> "Plan":
-        """Both; of two devices, so that no op is in both."""
-        base = len(self.copies)
-
-        def moved(reads: Mapping[int, int]) -> dict[int, int]:
-            return {tensor: copy + base for tensor, copy in reads.items()}
-
-        more = [dataclasses.replace(each, reads=moved(each.reads)) for each in other.copies]
-        reads = {op: moved(of_op) for op, of_op in other.reads.items()}
-        return Plan((*self.copies, *more), {**self.reads, **reads})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +90,7 @@ def rematerialized(
     limit_bytes: float,
     may: MayChange,
     weights: Weights = Weights(),
+    others: Plan = Plan(),
 ) -> Plan:
     """What a device drops and makes again to stay below a limit.
 
@@ -110,11 +101,12 @@ def rematerialized(
       limit_bytes: of all that it holds at once.
       may: what a rewrite may touch.
       weights: by which is chosen what is dropped.
+      others: of other devices, which the plan has, too.
 
     Raises:
       NoRoomError: that is too little for any plan that is found so.
     """
-    return _Run(problem, schedule, device, limit_bytes, may, weights).plan()
+    return _Run(problem, schedule, device, limit_bytes, may, weights, others).plan()
 
 
 class _Run:
@@ -132,6 +124,7 @@ class _Run:
         limit_bytes: float,
         may: MayChange,
         weights: Weights,
+        others: Plan,
     ) -> None:
         graph = problem.graph
         self.graph, self.may, self.weights, self.limit = graph, may, weights, limit_bytes
@@ -148,14 +141,14 @@ class _Run:
         self.producer: list[int] = graph.tensor_producer.tolist()
         self.end_seconds = float(schedule.op_end.max(initial=0.0))
         self._uses(schedule, device)
-        self.copies: list[Copy] = []
-        self.reads: dict[int, dict[int, int]] = {}
+        self.copies, self.reads = list(others.copies), dict(others.reads)
+        self.most_copies = len(self.copies) + len(self.ops)
         self.made_by: dict[int, int] = {}  # tensor that is there: its copy, or ORIGINAL
         self.buffers: dict[int, tuple[int, ...]] = {}  # tensor that is there: what it lies in
         self.inside: dict[int, set[int]] = {}  # buffer: the tensors in it
         self.bytes: dict[int, int] = {}
         self.needed: dict[int, float] = {}  # dropped, or read by what is: when it is needed again
-        self.locked: dict[int, int] = {}
+        self.locked = Counter[int]()
         self.held = int(graph.op_persistent_bytes[here].sum())
         self.now, self.at, self.num_dropped = 0.0, 0, 0
         self.last_cost: dict[int, tuple[float, int]] = {}  # of a buffer, and when that was asked
@@ -199,14 +192,14 @@ class _Run:
         inputs = self.inputs[op]
         for tensor in inputs:
             self._there(tensor)
-            self._lock(tensor)
+            self.locked[tensor] += 1
         reads = {t: self.made_by[t] for t in inputs if self.made_by[t] != ORIGINAL}
         if reads:
             self.reads[op] = reads
         resolved = {t: int(self.shares[t]) for t in self.outputs[op]}
         self._make(op, self.outputs[op], resolved, ORIGINAL)
         for tensor in inputs:
-            self._unlock(tensor)
+            self.locked[tensor] -= 1
             self.readers[tensor].pop()  # they are read in the sequence of the ops
         for tensor in (*inputs, *self.outputs[op]):
             self._free_unless_needed(tensor)
@@ -218,10 +211,7 @@ class _Run:
         outputs = self.outputs[op]
         need = sum(self._new_bytes(t, shares[t]) for t in outputs) + self.temp[op]
         self._make_room(need)
-        kept = set(wanted)
-        for tensor in outputs:
-            if tensor not in kept:
-                continue
+        for tensor in wanted:
             shared, new = shares[tensor], self._new_bytes(tensor, shares[tensor])
             lies_in: tuple[int, ...] = ()
             if 0 <= shared != tensor and shared in self.buffers:
@@ -249,7 +239,7 @@ class _Run:
         return min(own, self.needed[tensor]) if self._is_needed(tensor) else own
 
     def _free_unless_needed(self, tensor: int) -> None:
-        if tensor not in self.buffers or tensor in self.locked or self.is_kept[tensor]:
+        if tensor not in self.buffers or self.locked[tensor] or self.is_kept[tensor]:
             return
         if self.held_until[tensor] > self.now and self.made_by[tensor] == ORIGINAL:
             return
@@ -260,16 +250,9 @@ class _Run:
 
     def _is_needed(self, tensor: int) -> bool:
         """Whether something that was dropped, and is read again, is made of it."""
-        if tensor not in self.needed:
-            return False
-        if self.needed[tensor] > self.now:
-            return True
-        when = self._needed_by_dropped(tensor)
-        if when < np.inf:
-            self.needed[tensor] = when
-            return True
-        del self.needed[tensor]
-        return False
+        if self.needed.get(tensor, np.inf) <= self.now:
+            self.needed[tensor] = self._needed_by_dropped(tensor)
+        return self.needed.get(tensor, np.inf) < np.inf
 
     def _needed_by_dropped(self, tensor: int) -> float:
         when, todo, seen = np.inf, [tensor], {tensor}
@@ -295,14 +278,6 @@ class _Run:
                 del self.inside[buffer]
         del self.made_by[tensor]
 
-    def _lock(self, tensor: int) -> None:
-        self.locked[tensor] = self.locked.get(tensor, 0) + 1
-
-    def _unlock(self, tensor: int) -> None:
-        self.locked[tensor] -= 1
-        if not self.locked[tensor]:
-            del self.locked[tensor]
-
     def _there(self, tensor: int) -> None:
         """Makes a tensor be there: a received one arrives, one that was dropped is made again.
 
@@ -325,14 +300,14 @@ class _Run:
                         waits_for = self.producer[each]
                         break
                     self._receive(each)
-                self._lock(each)
+                self.locked[each] += 1
                 kept.append(each)
             if waits_for is not None:
                 todo.append((waits_for, []))
                 continue
             self._again(op)
             for each in kept:
-                self._unlock(each)
+                self.locked[each] -= 1
             for each in kept:
                 self._free_unless_needed(each)
             todo.pop()
@@ -352,7 +327,7 @@ class _Run:
         last = self.last.get(int(self.may.body[op]), -1)
         is_behind = any(self.copies[copy].after == last for copy in reads.values())
         number = len(self.copies)
-        if number == len(self.ops):  # a limit so low that all is made again and again
+        if number == self.most_copies:  # a limit so low that all is made again and again
             raise NoRoomError
         self.copies.append(Copy(op, reads, -1 if is_behind else last))
         self._make(op, made, shares, number)
@@ -365,7 +340,7 @@ class _Run:
         shared = int(self.graph.tensor_shares[tensor])
         if shared < 0 or shared == tensor or not self.takes_over[tensor]:
             return shared if shared != tensor else -1
-        is_last = self.locked.get(shared) == 1 and not self.readers.get(shared)
+        is_last = self.locked[shared] == 1 and not self.readers.get(shared)
         alone = is_last and all(self.inside[b] == {shared} for b in self.buffers[shared])
         return shared if alone and self.producer[shared] in self.outputs else -1
 
@@ -380,8 +355,7 @@ class _Run:
         for tensor in tensors:
             when = self._next(tensor)
             for source in self._sources(tensor, set(tensors)) if when < np.inf else ():
-                if self.needed.get(source, np.inf) <= self.now:
-                    self.needed[source] = when
+                self._is_needed(source)  # what is not any more, is forgotten
                 self.needed[source] = min(self.needed.get(source, np.inf), when)
             self._drop(tensor)
 
@@ -447,7 +421,7 @@ class _Run:
 
     def _may_drop(self, tensor: int) -> bool:
         return (
-            tensor not in self.locked
+            not self.locked[tensor]
             and not self.is_kept[tensor]
             and self.producer[tensor] in self.outputs
             and bool(self.may.repeat[self.producer[tensor]])

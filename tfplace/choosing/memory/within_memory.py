@@ -14,7 +14,7 @@ from rewrite.memory.recompute import MARK
 from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.memory.memory_plan import Planned, as_nodes, fitted, may_change, step_seconds
+from tfplace.choosing.memory.memory_plan import Planned, as_nodes, fitted, may_change
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Found
 from tfplace.choosing.unsplit_baselines import Unsplit
@@ -47,7 +47,7 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
     best = math.inf if searched.best is None else searched.best.step_seconds
     promising = [
         (seconds, number, each)
-        for number, each in enumerate(searched.everything)
+        for number, each in enumerate({each.key: each for each in searched.everything}.values())
         if isinstance(each.outcome, Infeasible)
         and each.outcome.reason == "memory"
         and (seconds := _unlimited_seconds(prepared, each)) < WORTH * best
@@ -58,16 +58,12 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
     with progress.working():
         until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
         may = may_change(prepared)
-        planned: list[tuple[Candidate, Planned]] = []
-        for seconds, _, each in sorted(promising)[:MOST]:
-            if planned and seconds >= min(step_seconds(plan) for _, plan in planned):
-                continue
+        plans: list[tuple[float, int, Planned, Candidate]] = []
+        for _, number, each in sorted(promising)[:MOST]:
             plan = fitted(prepared.problem, each.device_of_op, may, until)
-            if plan is not None:
-                planned.append((each, plan))
-        for candidate, plan in sorted(planned, key=lambda pair: step_seconds(pair[1])):
-            if step_seconds(plan) >= WORTH * best:
-                break
+            if plan is not None and plan.step_seconds < WORTH * best:
+                plans.append((plan.step_seconds, number, plan, each))
+        for _, _, plan, candidate in sorted(plans):
             made = _prepared_with(prepared, plan, options)
             if made is not None:
                 return _found(found, made, candidate, best)

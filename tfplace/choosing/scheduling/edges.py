@@ -73,18 +73,11 @@ def with_order_edges(problem: Problem, edges: OrderEdges) -> EdgedProblem:
         use_tensor=uses[0].astype(np.int32),
         use_op=uses[1].astype(np.int32),
     )
-    return in_topological_order(dataclasses.replace(problem, graph=changed))
+    return _sorted(dataclasses.replace(problem, graph=changed))
 
 
-def in_topological_order(problem: Problem) -> EdgedProblem:
-    """The problem with its ops, tensors and uses sorted as the contract has them.
-
-    Args:
-      problem: right but for its order; `use_tensor` and `use_op` in any order, each pair once.
-
-    Raises:
-      ValueError: ops wait for one another in a circle.
-    """
+def _sorted(problem: Problem) -> EdgedProblem:
+    """The problem with its ops, tensors and uses sorted as the contract has them."""
     graph = problem.graph
     producer = graph.tensor_producer
     op_at = _topological(graph.num_ops, producer[graph.use_tensor], graph.use_op)

@@ -13,8 +13,7 @@ from typing import ClassVar
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, tensor_of
-from graphs.protos import NodeDef
-from graphs.tensor_protos import placeholder
+from graphs.protos import NodeDef, placeholder
 from rewrite.pass_base import RewriteError
 from rewrite.split.decision import GRADIENTS, NORMS
 from rewrite.split.prove.ops.op_case import bare_op

@@ -11,8 +11,7 @@ from graphs import op_types
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import named_functions
 from graphs.names import data_inputs, parse_input, source_of, tensor_of
-from graphs.protos import NodeDef, attribute
-from graphs.tensor_protos import shape_of
+from graphs.protos import NodeDef, attribute, shape_of
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.decision import DecidedGraph, Split, attributes_of_copies, type_of_copies
 from rewrite.split.list_facts import Element, TensorFacts

@@ -7,8 +7,7 @@ import numpy as np
 
 from graphs.building.op_outputs import op_definition
 from graphs.names import data_inputs, op_of, tensor_of
-from graphs.protos import AttrValue, NodeDef, attribute
-from graphs.tensor_protos import shape_of
+from graphs.protos import AttrValue, NodeDef, attribute, shape_of
 from rewrite.compare_graphs import same_content
 from rewrite.pass_base import RewriteError
 from rewrite.split.decision import Split, attributes_of_copies, type_of_copies

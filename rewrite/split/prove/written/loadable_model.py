@@ -9,8 +9,7 @@ from graphs.function_library import bodies
 from graphs.loading.runnable_copy import write_beside, write_without_effects
 from graphs.loading.sniff import sniff
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.protos import GraphDef, MetaGraphDef, NodeDef, Nodes, SavedModelProto
-from graphs.tensor_protos import shape_of
+from graphs.protos import GraphDef, MetaGraphDef, NodeDef, Nodes, SavedModelProto, shape_of
 from rewrite.emit_forms import write_cleared
 from rewrite.one_of_alike import LEAST_NODES, one_of_alike
 from rewrite.order.order_edges import without_order

@@ -8,7 +8,7 @@ import pytest
 from tests.builders import Machine, Op, build_problem, random_problem
 from tests.reference_simulator import reference_run
 from tfplace.choosing.memory.copies import with_copies, with_their_copies
-from tfplace.choosing.memory.memory_plan import fitted, step_seconds
+from tfplace.choosing.memory.memory_plan import fitted
 from tfplace.choosing.memory.rematerialize import ORIGINAL, MayChange, NoRoomError, rematerialized
 from tfplace.simulation.simulated import simulated
 
@@ -156,6 +156,6 @@ def test_the_fastest_plan_that_fits_is_taken():
     whole = simulated(problem, placement)
     found = fitted(limited(problem, whole.schedule.peak_bytes[0] // 2), placement, all_may(problem))
     assert found.simulated.is_feasible
-    assert whole.schedule.makespan < step_seconds(found) <= 1.4 * whole.schedule.makespan
+    assert whole.schedule.makespan < found.step_seconds <= 1.4 * whole.schedule.makespan
     assert fitted(limited(problem, 2 * SIZE), placement, all_may(problem)) is None
     assert fitted(limited(problem, 4 * SIZE), placement, all_may(problem), until=0.0) is None

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.errors import ModelError
-from graphs.tensor_protos import dtype_name, placeholder, shape_of, shape_proto
+from graphs.protos import dtype_name, placeholder, shape_of, shape_proto
 
 
 @pytest.mark.parametrize("shape", [None, (), (3,), (2, -1, 0)])
