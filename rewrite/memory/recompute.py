@@ -14,7 +14,9 @@ from collections.abc import Mapping, Sequence
 from graphs.function_library import bodies
 from graphs.names import free_name
 from graphs.protos import GraphDef, NodeDef
+from rewrite.call_graph import CallGraph
 from rewrite.compare_graphs import same_content
+from rewrite.order.order_edges import closing
 from rewrite.pass_base import RewriteError, op_path
 
 MARK = "_runs_again"
@@ -65,24 +67,29 @@ def with_plan(graph_def: GraphDef, plan: MemoryPlan) -> GraphDef:
     planned.CopyFrom(graph_def)
     body = dict(bodies(planned))
     nodes = {f: {node.name: node for node in of_body} for f, of_body in body.items()}
-    taken = {function: set(of_body) for function, of_body in nodes.items()}
     names: list[str] = []
     for each in plan.copies:
         function, name = each.op
         if name not in nodes.get(function, {}):
             raise RewriteError(f"computing {op_path(*each.op)!r} again: the graph has no such op")
         again = copy.deepcopy(nodes[function][name])
-        again.name = free_name(f"{name}/{AGAIN}", taken[function])
-        taken[function].add(again.name)
+        again.name = free_name(f"{name}/{AGAIN}", nodes[function])
         again.attr[MARK].s = name.encode()
         _read_copies(again, {node: names[number] for node, number in each.reads.items()})
         if each.after:
             again.input.append(f"^{each.after}")
         body[function].append(again)
+        nodes[function][again.name] = body[function][-1]
         names.append(again.name)
     for (function, name), reads in plan.reads.items():
         copies = {node: names[number] for node, number in reads.items()}
         _read_copies(nodes[function][name], copies)
+    pairs = zip(plan.copies, names, strict=True)
+    waits = [(each.op[0], name, each.after) for each, name in pairs if each.after]
+    # A call that is not opened waits for all that it is given: what waits for one in a circle may
+    # run early, and then spares nothing.
+    for function, name, after in list(closing(CallGraph(planned), waits)):
+        nodes[function][name].input.remove(f"^{after}")
     return planned
 
 

@@ -60,7 +60,7 @@ def without_cycles(graph_def: GraphDef, order: Collection[OrderEdge]) -> list[Or
     """
     calls = CallGraph(graph_def)
     places = placed_edges(calls, order)
-    bad = set(_closing(calls, (edge for edges in places.values() for edge in edges)))
+    bad = set(closing(calls, (edge for edges in places.values() for edge in edges)))
     return [edge for edge, found in places.items() if found and bad.isdisjoint(found)]
 
 
@@ -91,14 +91,14 @@ def check_order(graph_def: GraphDef, order: Iterable[OrderEdge]) -> None:
                 f"checking the order: {op_path(function, node)!r} on {nodes[node].device!r} waits "
                 f"for {first!r} on {nodes[first].device!r}; wanted both on one device"
             )
-    for function, node, first in _closing(calls, wanted):
+    for function, node, first in closing(calls, wanted):
         raise RewriteError(
             f"checking the order: with {op_path(function, node)!r} waiting for {first!r}, ops "
             "wait for one another in a circle"
         )
 
 
-def _closing(calls: CallGraph, edges: "Iterable[PlacedEdge]") -> "Iterator[PlacedEdge]":
+def closing(calls: CallGraph, edges: "Iterable[PlacedEdge]") -> "Iterator[PlacedEdge]":
     """Those of the edges that lie on a cycle of their body."""
     by_body: dict[str, list[PlacedEdge]] = {}
     for edge in edges:

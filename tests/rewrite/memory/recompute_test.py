@@ -162,3 +162,24 @@ def test_functions_have_copies_of_their_own():
     assert nodes["c"] == ["a/again:y:0", "b:z:0"]
     assert without_plan(planned) == given
     assert check_plan(given, planned) == 1
+
+
+def test_a_copy_that_waits_for_itself_through_a_call_does_not_wait():
+    @tf.function(input_signature=[tf.TensorSpec([4], tf.float32)] * 2)
+    def inner(x, y):
+        return tf.sin(x, name="s"), tf.cos(y, name="t")
+
+    @tf.function(input_signature=[tf.TensorSpec([4], tf.float32)])
+    def outer(x):
+        a = tf.exp(x, name="a")
+        first, second = inner(x, a)
+        return second, tf.tanh(first, name="late")
+
+    given = outer.get_concrete_function().graph.as_graph_def()
+    [call] = [node.name for node in given.node if node.op.endswith("PartitionedCall")]
+    plan = MemoryPlan([NodeCopy(("", "a"), {}, "late")], {("", call): {"a": 0}})
+    planned = with_plan(given, plan)
+    nodes = {node.name: list(node.input) for node in planned.node}
+    assert "a/again" in nodes[call]
+    assert nodes["a/again"] == ["x"]
+    assert check_plan(given, planned) == 1

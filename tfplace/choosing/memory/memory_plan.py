@@ -12,7 +12,7 @@ from graphs.names import data_inputs, parse_input
 from graphs.op_graph import BoolArray, FloatArray, IntArray
 from graphs.op_types import ALIASES, PYTHON, REACHES_OUT
 from graphs.problem import Problem
-from graphs.protos import Library, NodeDef, OpDef
+from graphs.protos import NodeDef, OpDef
 from rewrite.memory.recompute import MemoryPlan, NodeCopy
 from tfplace.choosing.memory.copies import with_copies, with_their_copies
 from tfplace.choosing.memory.rematerialize import (
@@ -118,38 +118,35 @@ def _repeatable(prepared: LoadedModel) -> BoolArray:
     flat, built = prepared.flat, prepared.built
     result = np.zeros(built.graph.num_ops, dtype=bool)
     by_reference: set[str] = set()
+    if any(node.op.startswith("Inplace") for node in flat.graph_def.node):
+        return result  # they change what they read, though TensorFlow calls them stateless
     for node, op in zip(flat.graph_def.node, built.op_of_node.tolist(), strict=True):
+        if node.op in flat.library:
+            continue
         sources = [parse_input(name).op for name in data_inputs(node)]
         reads_reference = any(source in by_reference for source in sources)
-        definition = None if node.op in flat.library else op_definition(node.op, node.name)
-        if definition is not None and (
-            any(each.is_ref for each in definition.output_arg)
-            or (reads_reference and node.op in ALIASES)
-        ):
+        definition = op_definition(node.op, node.name)
+        is_reference = any(each.is_ref for each in definition.output_arg)
+        if is_reference or (reads_reference and node.op in ALIASES):
             by_reference.add(node.name)  # its buffer may be the variable's, which is written later
-        result[op] = (
-            definition is not None
-            and bool(sources)
-            and not reads_reference
-            and _is_pure(node, definition, flat.library)
-        )
+        result[op] = bool(sources) and not reads_reference and _is_pure(node, definition)
     return result
 
 
-def _is_pure(node: NodeDef, definition: OpDef, library: Library) -> bool:
+def _is_pure(node: NodeDef, definition: OpDef) -> bool:
+    """Whether an op has no state, no effect and no function, and reads and makes tensors alone."""
     from tensorflow.core.framework import types_pb2
 
-    handles = (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+    handles = {types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT}
+    values, arguments = node.attr.values(), (*definition.input_arg, *definition.output_arg)
     return not (
         definition.is_stateful
         or node.op in PYTHON
         or node.op in REACHES_OUT
-        or any(each.is_ref or each.type in handles
-               for each in (*definition.input_arg, *definition.output_arg))
-        or any(value.type in handles or value.WhichOneof("value") == "func"
-               or value.list.func or any(each in handles for each in value.list.type)
-               for value in node.attr.values())
-    )  # fmt: skip
+        or any(each.is_ref or each.type in handles for each in arguments)
+        or any(not handles.isdisjoint((each.type, *each.list.type)) for each in values)
+        or any(each.WhichOneof("value") == "func" or each.list.func for each in values)
+    )
 
 
 def as_nodes(prepared: LoadedModel, plan: Plan) -> MemoryPlan:
