@@ -103,7 +103,7 @@ def _as_field(name: str, array: np.ndarray, order: LongArray) -> Any:
     if not dimensions:
         return array.item()
     if dtype == "U":
-        return list(array.tolist())
+        return array.tolist() if dimensions[0] == "N" else tuple(array.tolist())
     return array[order] if dimensions[0] == "T" else array
 
 

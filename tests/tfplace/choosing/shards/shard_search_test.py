@@ -31,6 +31,7 @@ class _Prepared:
     is_present: bool = True
     order: object = None
     unlimited: object = None
+    unplanned: object = None
     steps_read: object = None
     timed: object = None
     serves_any_batch: bool = False
