@@ -8,18 +8,10 @@ from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from rewrite.memory.recompute import AGAIN
 from tfplace.choosing.memory.rematerialize import ORIGINAL, Plan
-from tfplace.choosing.scheduling.edges import (
-    NO_EDGES,
-    OF_TENSOR,
-    EdgedProblem,
-    graph_with,
-    of_ops,
-    order_edges,
-    with_order_edges,
-)
+from tfplace.choosing.scheduling import edges
 
 
-def with_copies(problem: Problem, plan: Plan) -> EdgedProblem:
+def with_copies(problem: Problem, plan: Plan) -> edges.EdgedProblem:
     """Adds the copies of a plan, each behind what it waits for.
 
     Returns:
@@ -41,7 +33,7 @@ def with_copies(problem: Problem, plan: Plan) -> EdgedProblem:
             source.append(tensor)
             made_by.append(num_ops + number)
     tensor_at = np.array([*range(num_tensors), *source], dtype=np.int64)
-    tensors = {name: getattr(graph, name)[tensor_at] for name in OF_TENSOR}
+    tensors = {name: getattr(graph, name)[tensor_at] for name in edges.OF_TENSOR}
     tensors["tensor_producer"][num_tensors:] = made_by
     reads_of = {num_ops + number: copy.reads for number, copy in enumerate(plan.copies)}
     reads_of |= plan.reads
@@ -75,7 +67,7 @@ def with_copies(problem: Problem, plan: Plan) -> EdgedProblem:
     persistent[num_ops:], groups[num_ops:] = 0, -1
     names = [f"{graph.op_names[c.op]}/{AGAIN}/{n}" for n, c in enumerate(plan.copies)]
     copied = dataclasses.replace(
-        graph_with(graph, tensors),
+        edges.graph_with(graph, tensors),
         op_names=[*graph.op_names, *names],
         op_types=[graph.op_types[op] for op in op_at.tolist()],
         use_tensor=pairs[:, 0],
@@ -85,8 +77,9 @@ def with_copies(problem: Problem, plan: Plan) -> EdgedProblem:
         colocation_group=groups,
     )
     waits = [(copy.after, own) for own, copy in enumerate(plan.copies, num_ops) if copy.after >= 0]
-    edges = order_edges(*map(list, zip(*waits, strict=True))) if waits else NO_EDGES
-    return with_order_edges(dataclasses.replace(of_ops(problem, op_at), graph=copied), edges)
+    order = edges.order_edges(*map(list, zip(*waits, strict=True))) if waits else edges.NO_EDGES
+    whole = dataclasses.replace(edges.of_ops(problem, op_at), graph=copied)
+    return edges.with_order_edges(whole, order)
 
 
 def with_their_copies(device_of_op: IntArray, plan: Plan) -> IntArray:

@@ -6,7 +6,6 @@ import time
 
 import numpy as np
 
-from graphs.errors import TfplaceError
 from graphs.op_graph import BoolArray, IntArray
 from graphs.problem import Infeasible
 from graphs.protos import JsonObject
@@ -63,11 +62,10 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
             plan = fitted(prepared.problem, each.device_of_op, may, until)
             if plan is not None and plan.step_seconds < WORTH * best:
                 plans.append((plan.step_seconds, number, plan, each))
-        for _, _, plan, candidate in sorted(plans):
-            made = _prepared_with(prepared, plan, options)
-            if made is not None:
-                return _found(found, made, candidate, best)
-    return None
+        if not plans:
+            return None
+        _, _, plan, candidate = min(plans)
+        return _found(found, _prepared_with(prepared, plan, options), candidate, best)
 
 
 def _unlimited_seconds(prepared: PreparedModel, candidate: Candidate) -> float:
@@ -80,7 +78,7 @@ def _unlimited_seconds(prepared: PreparedModel, candidate: Candidate) -> float:
 
 def _prepared_with(
     prepared: PreparedModel, planned: Planned, options: OptimizeOptions
-) -> PreparedModel | None:
+) -> PreparedModel:
     """The model with the plan written into it, read and priced again."""
     split = prepared.split
     problem = dataclasses.replace(
@@ -89,10 +87,7 @@ def _prepared_with(
         num_shards=1 if split is None else split.num_shards,
     )
     is_timed = prepared.costs.source != "analytic"
-    try:
-        made = prepare(problem, trace=is_timed, earlier=prepared)
-    except TfplaceError:
-        return None
+    made = prepare(problem, trace=is_timed, earlier=prepared)
     return at_most(made, options.max_devices)
 
 
