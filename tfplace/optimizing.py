@@ -169,7 +169,9 @@ class _Run:
                 searched = find_placement(prepared, limited, trained, folder, progress)
             with progress.working():
                 searched = without_idle_devices(prepared.problem, searched)
-            planned = within_memory(Found(prepared, searched), options, progress)
+            was_tried = options.problem.num_shards == AUTO and searched.best is None
+            found = Found(prepared, searched)
+            planned = None if was_tried else within_memory(found, options, progress)
             if planned is not None:
                 prepared, searched = planned.prepared, planned.searched
         left = options.budget_seconds - self.phases.seconds()["search"]

@@ -4,12 +4,14 @@ import copy
 import dataclasses
 from collections.abc import Callable
 
+from graphs.errors import ModelError
 from graphs.protos import GraphDef
 from graphs.source_model import SourceModel
 from rewrite.emit import saved_with
 from rewrite.memory.recompute import MemoryPlan, check_plan, has_plan, with_plan, without_plan
 from rewrite.model_builder import given_graph
 from rewrite.order.order_edges import without_order
+from rewrite.pass_base import RewriteError
 
 
 def planned_model(source: SourceModel, plan: MemoryPlan) -> SourceModel:
@@ -23,10 +25,25 @@ def planned_model(source: SourceModel, plan: MemoryPlan) -> SourceModel:
 
 
 def cleared_model(source: SourceModel) -> SourceModel:
-    """The model without an earlier order in its run, and without an earlier memory plan."""
+    """The model without an earlier order in its run, and without an earlier memory plan.
+
+    Raises:
+      ModelError: what is marked as a copy is none: without it the model would be another one.
+    """
     if has_plan(source.graph_def):
-        return _changed(source, without_plan)
+        return _changed(source, _without_copies)
     return dataclasses.replace(source, graph_def=without_order(source.graph_def))
+
+
+def _without_copies(graph_def: GraphDef) -> GraphDef:
+    try:
+        check_plan(graph_def, graph_def)
+    except RewriteError as error:
+        raise ModelError(
+            f"reading the model's memory plan: {error}; it is damaged or was changed since tfplace "
+            "wrote it; optimize the original model again"
+        ) from error
+    return without_plan(graph_def)
 
 
 def _changed(source: SourceModel, change: Callable[[GraphDef], GraphDef]) -> SourceModel:

@@ -11,13 +11,14 @@ import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from graphs.function_library import bodies
+from graphs.function_library import bodies, library_of
 from graphs.names import free_name
 from graphs.protos import GraphDef, NodeDef
 from rewrite.call_graph import CallGraph
 from rewrite.compare_graphs import same_content
 from rewrite.order.order_edges import closing
 from rewrite.pass_base import RewriteError, op_path
+from rewrite.split.effects import NEVER_WRITE, has_no_effect
 
 MARK = "_runs_again"
 """The attribute that names a copy's original; TensorFlow leaves names that begin so to others."""
@@ -124,16 +125,18 @@ def check_plan(given: GraphDef, planned: GraphDef) -> int:
       How many copies there are.
 
     Raises:
-      RewriteError: an op reads something else, or a copy is none of its original.
+      RewriteError: an op reads something else, a copy is none of its original, or may not be.
     """
     if not same_content(without_plan(given), without_plan(planned)):
         raise RewriteError("taking out what runs again: the rest is not the graph as it came")
-    count = 0
+    count, library = 0, library_of(planned)
     for function, nodes in bodies(planned):
         own = {node.name: node for node in nodes}
         original = {n.name: n.attr[MARK].s.decode() for n in nodes if MARK in n.attr}
         for name in original:
             _check_copy(function, own[name], own, original)
+            if not has_no_effect(own[name], library) or own[name].op in NEVER_WRITE:
+                raise RewriteError(f"checking {op_path(function, name)!r}: it may not run twice")
         count += len(original)
     return count
 
@@ -141,12 +144,12 @@ def check_plan(given: GraphDef, planned: GraphDef) -> int:
 def _check_copy(
     function: str, again: NodeDef, own: Mapping[str, NodeDef], original: Mapping[str, str]
 ) -> None:
-    """A copy is its original but for its name, its mark and one op that it waits for."""
+    """A copy is its original but for name, device, mark and one op that it waits for."""
     first, path = own.get(original[again.name]), op_path(function, again.name)
     if first is None or MARK in first.attr:
         raise RewriteError(f"checking {path!r}: what it runs again is not in the graph")
     found = copy.deepcopy(again)
-    found.name = first.name
+    found.name, found.device = first.name, first.device  # it may lie elsewhere
     del found.attr[MARK]
     _read_copies(found, original)
     expected = copy.deepcopy(first)

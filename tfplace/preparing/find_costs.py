@@ -3,6 +3,7 @@ where they were found before.
 """
 
 import dataclasses
+import functools
 import hashlib
 import logging
 import os
@@ -29,7 +30,7 @@ from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.node_seconds import TracedNodes, traced_nodes
 from tfplace.preparing.traced_costs import BUSY_SHARE, device_kind, with_traced_seconds
 
-_COPY = re.compile(r"(.*?)(/shard_\d+)?(/again_*)?")
+_COPY = re.compile(r"(/shard_\d+)?(/again_*)?$")
 """What runs for a shard, or once more to spare memory, takes what its op does, or a part of it."""
 DeviceKind = tuple[object, ...]
 
@@ -67,10 +68,11 @@ class TimedStep:
         if kind not in self.traced:
             return None
         own, index = self.traced[kind], {name: i for i, name in enumerate(self.node_names)}
-        found = np.array([index.get(_name_of_op(name), -1) for name in node_names])
+        whole_of = functools.partial(_COPY.sub, "", count=1)
+        found = np.array([index.get(n, index.get(whole_of(n), -1)) for n in node_names])
         is_known = found >= 0
         whole = np.where(is_known, found, 0)
-        is_copy = np.array([_name_of_op(name) != name for name in node_names])
+        is_copy = np.array([name not in index for name in node_names])
         share = _shares(alone_seconds, self.alone_seconds[kind][whole])
         share = np.where(is_copy, np.minimum(share, 1.0), 1.0)
         is_absent = is_known & own.is_absent[whole]
@@ -83,11 +85,6 @@ class TimedStep:
             place=own.place[whole],
             is_by_unsplit=True,
         )
-
-
-def _name_of_op(name: str) -> str:
-    copy = _COPY.fullmatch(name)
-    return copy[1] if copy else name
 
 
 def _shares(seconds: FloatArray, whole: FloatArray) -> FloatArray:

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from graphs.errors import ModelError
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
+from rewrite.memory.planned_model import cleared_model
 from rewrite.memory.recompute import (
     MARK,
     MemoryPlan,
@@ -183,3 +187,22 @@ def test_a_copy_that_waits_for_itself_through_a_call_does_not_wait():
     assert "a/again" in nodes[call]
     assert nodes["a/again"] == ["x"]
     assert check_plan(given, planned) == 1
+
+
+def test_what_has_an_effect_is_no_copy():
+    with tf.Graph().as_default() as graph:
+        drawn = tf.raw_ops.RandomUniform(shape=[4], dtype=tf.float32, name="a")
+        tf.raw_ops.Mul(x=drawn, y=drawn, name="d")
+    given = graph.as_graph_def()
+    planned = with_plan(given, MemoryPlan([NodeCopy(("", "a"), {})], {("", "d"): {"a": 0}}))
+    with pytest.raises(RewriteError, match="may not run twice"):
+        check_plan(given, planned)
+
+
+def test_a_strangers_mark_takes_nothing_out(graph_def, tmp_path):
+    forged = with_plan(graph_def, PLAN)
+    _other_type(forged)
+    path = tmp_path / "forged.pb"
+    path.write_bytes(forged.SerializeToString())
+    with pytest.raises(ModelError, match="not the same op"):
+        cleared_model(load(str(path), LoadOptions(fetch=("d:0",))))

@@ -6,9 +6,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from graphs import zoo
 from graphs.building.flatten import flatten
+from graphs.building.shapes import infer
 from graphs.flat_graph import FlatGraph
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
 from graphs.source_model import TensorSpec
+from rewrite.split.batch_norm.decompose import decompose_norms
+from rewrite.split.decide.decide import decide
 
 STEPS, FEATURES, UNITS = 3, 2, 2
 
@@ -78,3 +84,18 @@ def _with_variables(concrete: Any) -> Any:
             node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(outer.numpy()))
             node.attr["dtype"].type = outer.dtype.as_datatype_enum
     return graph_def
+
+
+def step_of_zoo(name, batch_size, folder):
+    """(step, properties, decisions) of a tiny benchmark graph with its first batch axis split."""
+    path = str(folder / "model.pb")
+    zoo.write(zoo.build(name, size="tiny", batch_size=batch_size), path)
+    source = load(path, LoadOptions())
+    flat = flatten(source.graph_def, source.feeds, source.fetches)
+    axes = {
+        f"{spec.tensor.partition(':')[0]}:0": spec.shape.index(batch_size)
+        for spec in flat.feeds
+        if spec.shape and batch_size in spec.shape
+    }
+    flat, properties = decompose_norms(flat, infer(flat), batch_size, axes)
+    return flat, properties, decide(flat, properties, batch_size, axes)

@@ -7,11 +7,11 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from rewrite.memory.recompute import AGAIN
-from tfplace.choosing.memory.rematerialize import ORIGINAL, Plan
+from tfplace.choosing.memory.rematerialize import ORIGINAL, CopyPlan
 from tfplace.choosing.scheduling import edges
 
 
-def with_copies(problem: Problem, plan: Plan) -> edges.EdgedProblem:
+def with_copies(problem: Problem, plan: CopyPlan) -> edges.EdgedProblem:
     """Adds the copies of a plan, each behind what it waits for.
 
     Returns:
@@ -82,6 +82,6 @@ def with_copies(problem: Problem, plan: Plan) -> edges.EdgedProblem:
     return edges.with_order_edges(whole, order)
 
 
-def with_their_copies(device_of_op: IntArray, plan: Plan) -> IntArray:
+def with_their_copies(device_of_op: IntArray, plan: CopyPlan) -> IntArray:
     """i4[N + C]: a placement with each copy beside its op."""
     return np.concatenate([device_of_op, device_of_op[[each.op for each in plan.copies]]])

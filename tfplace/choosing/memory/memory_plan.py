@@ -16,9 +16,9 @@ from graphs.protos import NodeDef, OpDef
 from rewrite.memory.recompute import MemoryPlan, NodeCopy
 from tfplace.choosing.memory.copies import with_copies, with_their_copies
 from tfplace.choosing.memory.rematerialize import (
+    CopyPlan,
     MayChange,
     NoRoomError,
-    Plan,
     Weights,
     rematerialized,
 )
@@ -45,7 +45,7 @@ class Planned:
       simulated: the placement, with the copies.
     """
 
-    plan: Plan
+    plan: CopyPlan
     simulated: Simulated
 
     @property
@@ -94,7 +94,7 @@ def _planned(
     Raises:
       NoRoomError: no plan was found.
     """
-    plan = Plan()
+    plan = CopyPlan()
     for device in np.flatnonzero(np.isfinite(limits)).tolist():
         plan = rematerialized(problem, schedule, device, limits[device], may, weights, plan)
     edged = with_copies(problem, plan)
@@ -149,7 +149,7 @@ def _is_pure(node: NodeDef, definition: OpDef) -> bool:
     )
 
 
-def as_nodes(prepared: LoadedModel, plan: Plan) -> MemoryPlan:
+def as_nodes(prepared: LoadedModel, plan: CopyPlan) -> MemoryPlan:
     """A plan as the model's graph and functions name their ops."""
     origin_of = dict(zip(prepared.built.op_of_node.tolist(), prepared.flat.origins, strict=True))
     producer = prepared.built.graph.tensor_producer

@@ -36,7 +36,7 @@ class Copy:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class CopyPlan:
     """What is made again on all devices.
 
     Attributes:
@@ -90,8 +90,8 @@ def rematerialized(
     limit_bytes: float,
     may: MayChange,
     weights: Weights = Weights(),
-    others: Plan = Plan(),
-) -> Plan:
+    others: CopyPlan = CopyPlan(),
+) -> CopyPlan:
     """What a device drops and makes again to stay below a limit.
 
     Args:
@@ -124,7 +124,7 @@ class _Run:
         limit_bytes: float,
         may: MayChange,
         weights: Weights,
-        others: Plan,
+        others: CopyPlan,
     ) -> None:
         graph = problem.graph
         self.graph, self.may, self.weights, self.limit = graph, may, weights, limit_bytes
@@ -181,12 +181,12 @@ class _Run:
         )
         self.is_kept: list[bool] = (self.shares == np.arange(size)).tolist()
 
-    def plan(self) -> Plan:
+    def plan(self) -> CopyPlan:
         """Runs them."""
         for at, op in enumerate(self.ops):
             self.at, self.now = at, self.start[op]
             self._run(op)
-        return Plan(tuple(self.copies), self.reads)
+        return CopyPlan(tuple(self.copies), self.reads)
 
     def _run(self, op: int) -> None:
         inputs = self.inputs[op]
@@ -208,8 +208,7 @@ class _Run:
 
     def _make(self, op: int, wanted: Iterable[int], shares: Mapping[int, int], copy: int) -> None:
         """Allocates an op's outputs; those that are not wanted are gone at its end."""
-        outputs = self.outputs[op]
-        need = sum(self._new_bytes(t, shares[t]) for t in outputs) + self.temp[op]
+        need = sum(self._new_bytes(t, shares[t]) for t in self.outputs[op]) + self.temp[op]
         self._make_room(need)
         for tensor in wanted:
             shared, new = shares[tensor], self._new_bytes(tensor, shares[tensor])
@@ -354,38 +353,30 @@ class _Run:
     def _evict(self, tensors: list[int]) -> None:
         for tensor in tensors:
             when = self._next(tensor)
-            for source in self._sources(tensor, set(tensors)) if when < np.inf else ():
+            _, sources = self._made_of([tensor], set(tensors))
+            for source in sources if when < np.inf else ():
                 self._is_needed(source)  # what is not any more, is forgotten
                 self.needed[source] = min(self.needed.get(source, np.inf), when)
             self._drop(tensor)
 
-    def _sources(self, tensor: int, gone: set[int]) -> set[int]:
-        """All of which a tensor is made again, from what is there on."""
-        found: set[int] = set()
-        todo = [tensor]
-        while todo:
-            for each in self.inputs[self.producer[todo.pop()]]:
-                if each in found:
-                    continue
-                found.add(each)
-                if each not in self.buffers or each in gone:
-                    todo.append(each)
-        return found
+    def _made_of(self, tensors: list[int], gone: set[int]) -> tuple[list[int], set[int]]:
+        """The ops that run again to make tensors, once these are gone, and all that they read."""
+        ops, sources, todo = dict[int, None](), set[int](), list(tensors)
+        while todo and len(ops) <= MOST_OPS:
+            op = self.producer[todo.pop()]
+            if op not in ops:
+                ops[op] = None
+                inputs = self.inputs.get(op, ())
+                sources.update(inputs)
+                todo += [t for t in inputs if t not in self.buffers or t in gone]
+        return list(ops), sources
 
     def _cost(self, tensors: list[int]) -> float:
         """Seconds to make them again, with all that isn't there either; inf where that is much."""
-        ops, todo, gone = set[int](), list(tensors), set(tensors)
-        seconds = 0.0
-        while todo:
-            op = self.producer[todo.pop()]
-            if op in ops:
-                continue
-            if op not in self.outputs or not self.may.repeat[op] or len(ops) == MOST_OPS:
-                return np.inf
-            ops.add(op)
-            seconds += self.seconds[op]
-            todo += [t for t in self.inputs[op] if t not in self.buffers or t in gone]
-        return seconds
+        ops, _ = self._made_of(tensors, set(tensors))
+        if len(ops) > MOST_OPS or not all(op in self.outputs and self.may.repeat[op] for op in ops):
+            return np.inf
+        return sum(self.seconds[op] for op in ops)
 
     def _victim(self) -> list[int] | None:
         """The tensors of the buffer that is best dropped; None where nothing can be.

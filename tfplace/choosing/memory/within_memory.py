@@ -86,8 +86,7 @@ def _prepared_with(
         planned=as_nodes(prepared, planned.plan),
         num_shards=1 if split is None else split.num_shards,
     )
-    is_timed = prepared.costs.source != "analytic"
-    made = prepare(problem, trace=is_timed, earlier=prepared)
+    made = prepare(problem, prepared.costs.source != "analytic", earlier=prepared)
     return at_most(made, options.max_devices)
 
 

@@ -68,17 +68,11 @@ def with_order_edges(problem: Problem, edges: OrderEdges) -> EdgedProblem:
     """
     graph = problem.graph
     tensors, uses = _with_controls(graph, edges)
-    changed = dataclasses.replace(
+    graph = dataclasses.replace(
         graph_with(graph, tensors),
         use_tensor=uses[0].astype(np.int32),
         use_op=uses[1].astype(np.int32),
     )
-    return _sorted(dataclasses.replace(problem, graph=changed))
-
-
-def _sorted(problem: Problem) -> EdgedProblem:
-    """The problem with its ops, tensors and uses sorted as the contract has them."""
-    graph = problem.graph
     producer = graph.tensor_producer
     op_at = _topological(graph.num_ops, producer[graph.use_tensor], graph.use_op)
     number = np.empty(graph.num_ops, dtype=np.int32)

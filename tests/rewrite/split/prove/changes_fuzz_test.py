@@ -13,17 +13,11 @@ import random
 import pytest
 import tf_keras
 
-from graphs import zoo
-from graphs.building.flatten import flatten
-from graphs.building.shapes import infer, infer_known
+from graphs.building.shapes import infer_known
 from graphs.loading.feeds import feeds_of_opened
-from graphs.loading.load import load
-from graphs.loading.load_options import LoadOptions
 from rewrite.pass_base import RewriteError
 from rewrite.split.any_batch.decide_open import decide_open
-from rewrite.split.batch_norm.decompose import decompose_norms
 from rewrite.split.building.build_step import build_step
-from rewrite.split.decide.decide import decide
 from rewrite.split.decision import Split
 from rewrite.split.prove.ops.child import outcomes_of
 from rewrite.split.prove.ops.op_case import CaseOutcome
@@ -35,7 +29,7 @@ from rewrite.split.states import SUM, WHOLE, Partial, Sharded, shard_sizes
 from tests.rewrite.split.decide.conditionals_test import conditional_step
 from tests.rewrite.split.decide.loops_test import lstm
 from tests.rewrite.split.prove.structure import check_functions_test, check_resharding_test
-from tests.rewrite.split.traced_steps import keras_step
+from tests.rewrite.split.traced_steps import keras_step, step_of_zoo
 
 pytestmark = pytest.mark.fuzz
 BATCH, NUM_SHARDS = 5, 3
@@ -56,17 +50,8 @@ def of_zoo(name):
     """A step of the zoo, of one batch size."""
 
     def make(folder):
-        path = str(folder / "model.pb")
-        zoo.write(zoo.build(name, size="tiny", batch_size=BATCH), path)
-        source = load(path, LoadOptions())
-        flat = flatten(source.graph_def, source.feeds, source.fetches)
-        axes = {
-            f"{spec.tensor.partition(':')[0]}:0": spec.shape.index(BATCH)
-            for spec in flat.feeds
-            if spec.shape and BATCH in spec.shape
-        }
-        flat, properties = decompose_norms(flat, infer(flat), BATCH, axes)
-        return flat, decide(flat, properties, BATCH, axes)
+        flat, _, decisions = step_of_zoo(name, BATCH, folder)
+        return flat, decisions
 
     return make
 

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphs import zoo
-from graphs.building.flatten import flatten
-from graphs.building.shapes import infer
 from graphs.loading.feeds import feeds_of_opened
-from graphs.loading.load import load
-from graphs.loading.load_options import LoadOptions
-from rewrite.split.batch_norm.decompose import decompose_norms
 from rewrite.split.building.build_step import build_step
-from rewrite.split.decide.decide import decide
 from rewrite.split.prove.ops.child import outcomes_of
 from rewrite.split.prove.ops.op_case import CaseOutcome
 from rewrite.split.prove.ops.op_cases import op_cases
@@ -20,6 +13,7 @@ from rewrite.split.prove.runs.child import compare
 from rewrite.split.prove.runs.compare_runs import request_of
 from rewrite.split.prove.structure.check_resharding import prove_joints
 from rewrite.split.states import shard_sizes
+from tests.rewrite.split.traced_steps import step_of_zoo
 
 BATCH = 7
 QUICK = ("dlrm", "rnnlm")
@@ -32,17 +26,7 @@ def by_hand(name):
 
 @pytest.fixture(scope="module", params=[*QUICK, *map(by_hand, HEAVY)])
 def decided(request, tmp_path_factory):
-    path = str(tmp_path_factory.mktemp("zoo") / "model.pb")
-    zoo.write(zoo.build(request.param, size="tiny", batch_size=BATCH), path)
-    source = load(path, LoadOptions())
-    flat = flatten(source.graph_def, source.feeds, source.fetches)
-    axes = {
-        f"{spec.tensor.partition(':')[0]}:0": spec.shape.index(BATCH)
-        for spec in flat.feeds
-        if spec.shape and BATCH in spec.shape
-    }
-    flat, properties = decompose_norms(flat, infer(flat), BATCH, axes)
-    return flat, properties, decide(flat, properties, BATCH, axes)
+    return step_of_zoo(request.param, BATCH, tmp_path_factory.mktemp("zoo"))
 
 
 @pytest.mark.parametrize("num_shards", [2, 3, 4])
