@@ -133,10 +133,12 @@ def _unreached(cluster: Cluster, process: MeasuringProcess) -> Trial | None:
     """What servers that run already don't have or don't reach; None where nothing is amiss."""
     first = {each.address: each.name for each in reversed(cluster.devices) if each.address}
     has = {address: _devices_at(address, process) for address in first}
-    devices = [
-        DeviceTrial(each.name, _missing(each, has[each.address]) if each.address else "")
-        for each in cluster.devices
-    ]
+    served = {task_prefix(name): address for address, name in first.items()}
+    devices = []
+    for name in cluster.device_names:  # a file may say a task's address but once
+        address = served.get(task_prefix(name))
+        failure = _missing(name, address, has[address]) if address else ""
+        devices.append(DeviceTrial(name, failure))
     links = []
     if not any(each.failure for each in devices):
         address_of = {name: address for address, name in first.items()}
@@ -170,21 +172,21 @@ def _asked(address: str, task: str, process: MeasuringProcess) -> Sequence[str] 
     return process.request(request, LIMITS.prepare_timeout_seconds)
 
 
-def _missing(device: Device, has: Sequence[str] | str) -> str:
+def _missing(name: str, address: str, has: Sequence[str] | str) -> str:
     """Why a device is not at its task's address; empty where it is."""
     if isinstance(has, str):
         return has
-    keys = [device_key(name) for name in has]
-    wanted = device_key(device.name)
+    keys = [device_key(each) for each in has]
+    wanted = device_key(name)
     tasks = sorted({f"/job:{key.job}/task:{key.task}" for key in keys})
     if f"/job:{wanted.job}/task:{wanted.task}" not in tasks:
         return (
-            f"the server at {device.address} is {', '.join(tasks)}; mend the address, or start "
+            f"the server at {address} is {', '.join(tasks)}; mend the address, or start "
             "that server as this task"
         )
     if wanted not in keys:
         there = ", ".join(f"{key.type}:{key.index}" for key in keys)
-        return f"the server at {device.address} has no such device; it has {there}"
+        return f"the server at {address} has no such device; it has {there}"
     return ""
 
 
