@@ -8,7 +8,6 @@ import hashlib
 import logging
 import os
 import re
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,13 +42,11 @@ class TimedStep:
       node_names: [nodes] of its flat graph.
       alone_seconds: {kind of device: f8[nodes] analytic seconds}.
       traced: {kind of device: what real runs say there}; kinds that could not be timed lack.
-      seconds: what the real runs took.
     """
 
     node_names: Sequence[str]
     alone_seconds: Mapping[DeviceKind, FloatArray]
     traced: Mapping[DeviceKind, TracedNodes]
-    seconds: float = 0.0
 
     def in_shards(
         self, kind: DeviceKind, node_names: Sequence[str], alone_seconds: FloatArray
@@ -152,7 +149,6 @@ class _Tracer:
         self._unsplit = unsplit
         self._names = [node.name for node in model.flat.graph_def.node]
         self._notes: list[str] = []
-        self._began = time.monotonic()
         self.alone_seconds: dict[tuple[object, ...], FloatArray] = {}
         self.traced: dict[tuple[object, ...], TracedNodes] = {}
 
@@ -174,8 +170,7 @@ class _Tracer:
 
     def timed(self) -> TimedStep:
         """What real runs said."""
-        seconds = time.monotonic() - self._began
-        return TimedStep(self._names, self.alone_seconds, self.traced, seconds)
+        return TimedStep(self._names, self.alone_seconds, self.traced)
 
     def costs(self, costs: Costs) -> Costs:
         costs = dataclasses.replace(costs, notes=(*costs.notes, *self._notes))

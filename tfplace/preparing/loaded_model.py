@@ -44,8 +44,9 @@ class LoadedModel:
       feeds: {tensor: array} of one run; large ones are made when they are read.
       split: how the run was split along its batch; None where it is as it came.
       to_split: the model as it came, for other numbers of shards.
-      reading_seconds: what reading it took without loading its file; of a prepared model, what
-        pricing it without timing ops took besides. Another number of shards takes about as much.
+      reading_seconds: of this process, what reading it took without loading its file; of a
+        prepared model, what pricing it took besides. Another number of shards takes about as much:
+        that children start, and run ops, is not among it and need not be done again.
     """
 
     source: SourceModel
@@ -95,7 +96,7 @@ def load_model(
       ModelError, FeedError, UsageError: bad input.
     """
     if unplanned is not None and options.planned is not None:
-        began = time.monotonic()
+        began = time.process_time()
         source = planned_model(unplanned.source, options.planned)
         flat, properties, built = _opened(source)
         return LoadedModel(
@@ -106,7 +107,7 @@ def load_model(
             feeds=unplanned.feeds,
             split=unplanned.split,
             to_split=unplanned.to_split,
-            reading_seconds=time.monotonic() - began,
+            reading_seconds=time.process_time() - began,
         )
     if to_split is not None:
         return _loaded(options, place_of_shard, on_split, to_split)
@@ -137,7 +138,7 @@ def _loaded(
     to_split: StepToSplit,
 ) -> LoadedModel:
     """Does what `load_model` does, of the sizes that the model was read with."""
-    began = time.monotonic()
+    began = time.process_time()
     source, split = to_split.source, None
     told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
     feeds: Mapping[str, np.ndarray] | None = None
@@ -159,7 +160,7 @@ def _loaded(
         # The unsplit step says as much of its inputs, in far fewer ops.
         opened = (flat, properties) if split is None else (split.flat, split.properties)
         feeds = _made_up(*opened, source.feeds, options.seed)
-    seconds = time.monotonic() - began
+    seconds = time.process_time() - began
     return LoadedModel(source, flat, properties, built, feeds, split, to_split, seconds)
 
 

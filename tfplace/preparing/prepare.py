@@ -199,10 +199,9 @@ def prepare(
         before_pricing(model, is_timed)
     limits = dataclasses.replace(STEPS, all_seconds=trace_seconds)
     cache, known = CostCache(options.cost_cache), None if earlier is None else earlier.timed
-    began = time.monotonic()
+    began = time.process_time()
     costs, timed = find_costs(model, cluster, is_timed, cache, limits, known)
-    timing = timed.seconds if timed is not None and earlier is None else 0.0
-    pricing = time.monotonic() - began - timing
+    pricing = time.process_time() - began
     model = dataclasses.replace(model, reading_seconds=model.reading_seconds + pricing)
     kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None
     if len({device.task for device in cluster.devices}) > 1:

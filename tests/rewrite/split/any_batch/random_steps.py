@@ -159,6 +159,50 @@ ROWS = {
     "summed in a loop": lambda x, d: _summed_in_a_loop(x, d.below(30)),
 }
 """{what: rows made of rows}."""
+_W = np.array([[1.0, -2.0], [0.5, 1.5]], np.float32)
+LAYERS = {
+    "softmax": lambda x, d: tf.nn.softmax(x),
+    "normalised rows": lambda x, d: (x - tf.reduce_mean(x, 1, keepdims=True))
+    * tf.math.rsqrt(tf.math.reduce_variance(x, 1, keepdims=True) + 1e-3),
+    "normalised batch": lambda x, d: tf.squeeze(
+        v1.nn.fused_batch_norm(x[:, None, None], tf.ones(2), tf.zeros(2))[0], [1, 2]
+    ),
+    "normalised by hand": lambda x, d: (x - tf.reduce_mean(x, 0))
+    / tf.sqrt(tf.math.reduce_variance(x, 0) + 0.1),
+    "of length one": lambda x, d: tf.nn.l2_normalize(x, d.below(2) - 1),
+    "convolved": lambda x, d: tf.nn.conv1d(x[:, :, None], tf.constant(_W[:, None]), 1, "SAME")[
+        :, :, 0
+    ],
+    "einsum": lambda x, d: tf.einsum("bi,ij->bj", x, tf.constant(_W)),
+    "attention": lambda x, d: tf.matmul(tf.nn.softmax(tf.matmul(x, x, transpose_b=True)), x),
+    "below the largest": lambda x, d: x - tf.reduce_max(x, 0),
+    "embedded": lambda x, d: tf.gather(tf.constant(_W), tf.cast(x[:, 0] > 0.3, tf.int32)),
+    "one hot": lambda x, d: tf.one_hot(tf.argmax(x, 1), 2) + x,
+    "by class": lambda x, d: x
+    + tf.math.unsorted_segment_sum(x, tf.cast(x[:, 1] > 0.2, tf.int32), 2)[0],
+    "mean of classes": lambda x, d: x
+    + tf.math.unsorted_segment_mean(x, tf.cast(x[:, 1] > 0.2, tf.int32), 2)[1],
+    "chosen": lambda x, d: tf.where(x > 0.3, x * 2.0, tf.nn.elu(x)),
+    "only some": lambda x, d: tf.boolean_mask(x, x[:, 0] > -2.0),
+    "clipped": lambda x, d: tf.clip_by_norm(x, 1.5, axes=[1]),
+    "clipped together": lambda x, d: tf.clip_by_global_norm([x], 2.0)[0][0],
+    "weighed": lambda x, d: x * tf.nn.sigmoid(tf.reduce_sum(x, 1, keepdims=True)),
+    "broadcast": lambda x, d: x + tf.broadcast_to(tf.constant([0.1, 0.2]), tf.shape(x)),
+    "products": lambda x, d: tf.matmul(x, tf.matmul(x, x, transpose_a=True)),
+    "half as exact": lambda x, d: tf.cast(tf.cast(x, tf.float64) * 0.3, tf.float32),
+    "scanned": lambda x, d: tf.scan(lambda a, b: a * 0.5 + b, x),
+    "mapped": lambda x, d: tf.map_fn(tf.tanh, x),
+    "held": lambda x, d: tf.stop_gradient(x) * 0.5 + x,
+    "cross entropy": lambda x, d: tf.nn.softmax_cross_entropy_with_logits(
+        tf.nn.softmax(tf.stop_gradient(x)), x
+    )[:, None]
+    * tf.constant([[1.0, -1.0]]),
+    "labels": lambda x, d: tf.nn.sparse_softmax_cross_entropy_with_logits(
+        tf.cast(x[:, 0] > 0.1, tf.int32), x
+    )[:, None]
+    + x,
+}
+"""{what: what layers of networks do to rows}."""
 
 
 def _summed_in_a_loop(x: Any, rows: int) -> Any:
@@ -194,7 +238,7 @@ TO_ROWS = {
 """{what: rows made of windows}."""
 
 
-def random_step(seed: int) -> RandomStep:
+def random_step(seed: int, kinds: Mapping[str, Any] = ROWS) -> RandomStep:
     """A step; the same of the same seed. Every third has windows of any length."""
     draw, has_windows = _Draw(seed), seed % 3 == 0
     shape = (BATCH, LENGTH, 2) if has_windows else (BATCH, 2)
@@ -209,7 +253,7 @@ def random_step(seed: int) -> RandomStep:
                 rows = draw.one_of(WINDOWS)(rows, draw)
             rows = draw.one_of(TO_ROWS)(rows, draw)
         for _ in range(draw.below(3)):
-            rows = draw.one_of(ROWS)(rows, draw)
+            rows = draw.one_of(kinds)(rows, draw)
         loss = tf.reduce_sum(tf.tanh(rows @ w)) + tf.reduce_mean(tf.tensordot(x, w, 1))
         fetches = [loss.name, tf.gradients(loss, w)[0].name]
     feeds = [TensorSpec("x:0", "float32", shape)]
