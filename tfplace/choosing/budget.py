@@ -24,7 +24,7 @@ def search_beside(
     A search in 45 % of a budget takes twice the seconds off it that getting to know the machine
     took, so that both end as if nothing had been measured, but at most half of it. Where the
     comparison with one device would still not fit, the search gets what is left, but not less than
-    an eighth of the budget: with several numbers of shards, reading them uses up all that it gets.
+    a fifth of the budget: with several numbers of shards, reading them uses up all that it gets.
 
     Args:
       options: with the whole budget.

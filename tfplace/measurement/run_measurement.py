@@ -230,28 +230,32 @@ class _Comparison:
             self._held.release(self._keys[name], self._limits.timeout_seconds)
 
     def _warm_up(self) -> None:
-        """Fewer steps where they are long, or else there would be no time for those that count."""
+        """Fewer steps where they are long, or else there would be no time for those that count.
+
+        A round that takes all the time for warming up is the first one that counts.
+        """
         end = time.monotonic() + WARM_SECONDS
         for _ in range(self._limits.warmup_steps):
             began = time.monotonic()
             if began > end:
                 break
-            for name in self._running():
-                if name not in self._failed and self._process.seconds_left > 0.0:
-                    self._step(name)
+            is_whole = self._time_round()
             self._round_seconds = time.monotonic() - began
+            if is_whole and self._round_seconds < WARM_SECONDS:
+                for name in self._running():
+                    self._seconds[name].pop()
             if self._process.seconds_left < (self._limits.min_steps + 1) * self._round_seconds:
                 break
         self._time_to_count = max(self._process.seconds_left, 0.0)
 
     def _time_rounds(self) -> None:
         limits = self._limits
-        needed = min(HOPELESS * limits.min_steps, limits.least_steps)
+        num_rounds = max((len(self._seconds[name]) for name in self._running()), default=0)
+        needed = min(HOPELESS * limits.min_steps, limits.least_steps) - num_rounds
         if self._time_to_count < needed * self._round_seconds:
             return  # others need the time
         end = time.monotonic() + limits.budget_seconds
         looks = looks_at(limits.min_steps, limits.max_steps)
-        num_rounds = 0
         slowest = 0.0
         while num_rounds < limits.max_steps and self._running():
             began = time.monotonic()
