@@ -1,6 +1,7 @@
 """All proofs of a split step: its ops, its structure, and a run of it where that is affordable."""
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,12 +12,11 @@ from graphs.protos import Json
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.prove.ops.prove_ops import OpsProof, prove_ops
-from rewrite.split.prove.runs.compare_runs import EQUAL, compare_runs, request_of
+from rewrite.split.prove.runs.compare_runs import EQUAL, compare_runs, of_few_entries, request_of
 from rewrite.split.prove.runs.messages import NO_TABLES, RunsCompared, TableStart
 from rewrite.split.prove.structure.check_resharding import JointsProof, prove_sizes
 from rewrite.split.reading.state_order import require_state_order
 from rewrite.split.split_step import SplitStep
-from rewrite.split.states import shard_sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +47,7 @@ class SplitProof:
       differing: what is a defect of tfplace: ops whose parts give something else, a joint that
         stands wrong, a value of a run that differs. Nothing may be emitted then.
       runs: what came of comparing whole steps.
+      run_batch: of how many entries these were; 0 where none was run.
     """
 
     ops: OpsProof
@@ -54,6 +55,7 @@ class SplitProof:
     run: str
     differing: Sequence[str] = ()
     runs: RunsCompared = dataclasses.field(default_factory=RunsCompared)
+    run_batch: int = 0
 
     def report(self) -> dict[str, Json]:
         """What stands in report.json."""
@@ -69,6 +71,7 @@ class SplitProof:
             "differing": list(self.differing),
             "structure": joints,
             "run": self.run,
+            "run_batch": self.run_batch,
             "compared": len(self.runs.compared),
             "not_compared": list(self.runs.not_compared),
             "max_relative_difference": self.runs.max_relative_difference,
@@ -114,13 +117,15 @@ def prove_split(
         return SplitProof(ops, joints, f"not run: {why}", ops.differing)
     if feeds is None:
         feeds = feeds_of_opened(flat, decisions.properties, flat.feeds, seed=0)
-    sizes = shard_sizes(decisions.batch, num_shards)
-    request = request_of(flat, decisions, step, sizes, joints.exact, feeds, tables)
-    compared = compare_runs(request, limits.run_seconds, limits.memory_bytes)
-    first = compared.first_differing
-    where = f"; the first op that differs: {first}" if first else ""
-    differing = [f"{each}{where}" for each in compared.differing]
-    return SplitProof(ops, joints, _run_text(compared), differing, compared)
+    end = time.monotonic() + limits.run_seconds
+    tried = dict([of_few_entries(decisions, num_shards, feeds), (decisions.batch, feeds)])
+    for batch, fed in tried.items():
+        request = request_of(flat, decisions, step, joints.exact, fed, tables)
+        compared = compare_runs(request, end - time.monotonic(), limits.memory_bytes)
+        if not compared.why_not or time.monotonic() > end:
+            break  # else so few are too few for it
+    ran = 0 if compared.why_not else batch
+    return SplitProof(ops, joints, _run_text(compared), compared.differing, compared, ran)
 
 
 def _run_text(runs: RunsCompared) -> str:

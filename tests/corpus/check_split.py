@@ -19,7 +19,6 @@ from rewrite.split.prove.runs.compare_runs import request_of, table_start
 from rewrite.split.prove.structure.check_resharding import prove_joints
 from rewrite.split.prove.written.prove_written import prove_written
 from rewrite.split.split_model import SplitModel
-from rewrite.split.states import shard_sizes
 from tests.corpus.check_model import load_fields
 from tests.corpus.entry import Entry
 from tests.rewrite.split.run_step import split_model
@@ -60,13 +59,12 @@ def check_split(entry: Entry, folder: Path, num_shards: int) -> SplitResult:
     joints = prove_joints(split.flat, split.decisions, split.step, num_shards)
     runs = compare(
         request_of(
-            split.flat, split.decisions, split.step,
-            shard_sizes(split.decisions.batch, num_shards), joints.exact,
+            split.flat, split.decisions, split.step, joints.exact,
             feeds_of_opened(split.flat, split.properties, split.flat.feeds, 0),
             table_start(source),
         )
     )  # fmt: skip
-    wrong += [f"{each}; {runs.first_differing}" for each in runs.differing]
+    wrong += runs.differing
     return SplitResult(source.mode, len(runs.compared), runs.why_not, wrong)
 
 

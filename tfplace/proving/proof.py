@@ -27,6 +27,7 @@ from rewrite.model_builder import TAGS, BuiltModel
 from rewrite.order.order_edges import OrderEdge
 from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
+from rewrite.split.prove.runs.compare_runs import of_few_entries
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
 from rewrite.verify_messages import LOAD, RemoteTasks
 from tfplace.bounds.any_split import RangeBound, any_split_bounds
@@ -136,7 +137,10 @@ def prove(
         if prepared.split is not None:
             progress.say("proving that the split step computes what the unsplit one does")
             left = end - time.monotonic()
-            _, run = _decision(prepared, emitted, wanted, budget_seconds, left)
+            decided = prepared.split.decisions
+            few, _ = of_few_entries(decided, prepared.split.num_shards, prepared.feeds)
+            share = few / decided.batch
+            _, run = _decision(prepared, emitted, wanted, budget_seconds, left, share)
             is_loaded = any(f"({LOAD}" in name for name in comparison.compared)
             tags = _emitted_tags(prepared.source)
             written = Written(emitted.directory, tags, is_loaded)
@@ -228,10 +232,15 @@ def _compared_run(
 
 
 def _decision(
-    prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds: float, seconds: float
+    prepared: PreparedModel,
+    emitted: Emitted,
+    wanted: str,
+    budget_seconds: float,
+    seconds: float,
+    share: float = 1.0,
 ) -> tuple[RunEstimate, Decision]:
     """What running whole steps takes; whether they are run and compared, under which limits."""
-    estimate = estimate_run(prepared, emitted.device_of_op)
+    estimate = estimate_run(prepared, emitted.device_of_op, share)
     free = psutil.virtual_memory().available
     return estimate, decide(estimate, wanted, budget_seconds, free, seconds)
 

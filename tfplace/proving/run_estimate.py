@@ -56,8 +56,10 @@ class Decision:
     why: str = ""
 
 
-def estimate_run(prepared: PreparedModel, device_of_op: np.ndarray) -> RunEstimate:
-    """Estimates one comparison of the run.
+def estimate_run(
+    prepared: PreparedModel, device_of_op: np.ndarray, share: float = 1.0
+) -> RunEstimate:
+    """Estimates one comparison of the run, with a share of its batch.
 
     seconds = start + models (ops seconds_per_op + bytes / bandwidth + steps step_seconds);
     bytes = start + ops bytes_per_op + copies variables + models activations.
@@ -67,13 +69,13 @@ def estimate_run(prepared: PreparedModel, device_of_op: np.ndarray) -> RunEstima
     peak = float(sum(simulated(problem, device_of_op).peak_bytes.values()))
     num_steps = 2 if prepared.source.mode == "train" else 1
     loading = problem.num_ops * _SECONDS_PER_OP + variables / _LOAD_BYTES_PER_SECOND
-    running = num_steps * cpu_step_seconds(prepared)
+    running = share * num_steps * cpu_step_seconds(prepared)
     return RunEstimate(
         seconds=_START_SECONDS + _NUM_MODELS * (loading + running),
         bytes=_START_BYTES
         + problem.num_ops * _BYTES_PER_OP
         + _COPIES_OF_VARIABLES * variables
-        + _NUM_MODELS * max(peak - variables, 0.0),
+        + share * _NUM_MODELS * max(peak - variables, 0.0),
     )
 
 
@@ -161,4 +163,5 @@ def split_proof_sentence(proof: JsonObject, run: str = "") -> str:
         return f"NOT PROVEN: {proof['unproven']}. {text[0].upper()}{text[1:]}"
     if proof["run"].startswith("not run"):
         return text if proof["run"] == run else f"{text}; whole steps {proof['run']}"
-    return f"{text}; two steps in float64: {proof['run']}, {proof['compared']:,} values"
+    of_batch = f"two steps of {proof['run_batch']:,} entries in float64"
+    return f"{text}; {of_batch}: {proof['run']}, {proof['compared']:,} values"

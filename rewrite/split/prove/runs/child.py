@@ -8,10 +8,8 @@ import numpy as np
 from graphs.errors import one_line
 from graphs.host.parent import Parent
 from rewrite.agreement import DOUBLE, NARROW, OWN, WideAgreement, is_finite, largest, most_apart
-from rewrite.split.prove.parts import together
 from rewrite.split.prove.runs.messages import CompareRequest, RunsCompared
 from rewrite.split.prove.runs.session import WideStep, nudged, random_start
-from rewrite.split.states import Partial, Sharded
 
 Values = dict[str, np.ndarray]
 
@@ -33,19 +31,14 @@ def compare(
             unsplit = _UnsplitRun(request, is_wide=False)
         except Exception as error:
             return RunsCompared(why_not=f"the unsplit step does not run: {one_line(error)}")
-    given, start = unsplit.step, unsplit.start
     tell("running the split step")
     split = WideStep(request.split.graph_def, request.split.exact, unsplit.is_wide, request.tables)
     try:
-        other = _run(split, request, request.split.fetches, start)
+        other = _run(split, request, request.split.fetches, unsplit.start)
     except Exception as error:
         how = f"the split step: only it does not run: {one_line(error)}"
         return RunsCompared(differing=[how], narrow_ops=split.narrow_ops)
     result = _compared(unsplit.first, unsplit.second, other, unsplit.agreement)
-    if result.differing:
-        tell("looking for the first op that differs")
-        found = _first_differing(request, given, split, start, unsplit.agreement)
-        result = dataclasses.replace(result, first_differing=found)
     return dataclasses.replace(result, narrow_ops=split.narrow_ops)
 
 
@@ -125,32 +118,3 @@ def _compared(
             most = max(most, agreement.relative(apart, value))
     differing += [f"{name}: only the split step has it" for name in other if name not in first]
     return RunsCompared(compared, not_compared, differing, max_relative_difference=most)
-
-
-def _first_differing(
-    request: CompareRequest,
-    given: WideStep,
-    split: WideStep,
-    start: Values,
-    agreement: WideAgreement,
-) -> str:
-    """The first tensor of the first step that is another one in the split step."""
-    wanted = [
-        name
-        for name, copied in request.copied.items()
-        if isinstance(copied.state, Sharded | Partial) or len(copied.parts) == 1
-    ]
-    parts = [part for name in wanted for part in request.copied[name].parts]
-    try:
-        before = given.run(wanted, request.feeds, start, 1)[0][0]
-        after = iter(split.run(parts, request.feeds, start, 1)[0][0])
-    except Exception as error:
-        return f"not found: {one_line(error)}"
-    for name, value in zip(wanted, map(np.asarray, before), strict=True):
-        copied = request.copied[name]
-        mine = [np.asarray(next(after)) for _ in copied.parts]
-        size = max(largest(value), *map(largest, mine))
-        (whole,) = together(mine, copied.state, request.sizes, copied.is_mean)
-        if most_apart(value, whole) > 10 * agreement.floor * size:
-            return name
-    return ""

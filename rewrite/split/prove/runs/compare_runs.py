@@ -4,7 +4,7 @@ Both are run for two steps from the same values of their variables on the same i
 fetched in each step and all variables afterwards must be the same, up to the order of additions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -16,20 +16,18 @@ from graphs.graph_view import GraphView
 from graphs.host.asked_child import ChildError, ask_child
 from graphs.loading.initialization import FILLS
 from graphs.names import op_of, with_index
+from graphs.protos import attribute
 from graphs.source_model import SourceModel
 from rewrite.call_graph import without_devices
 from rewrite.split.decide.decide import Decisions
-from rewrite.split.decision import Split
 from rewrite.split.prove.runs.messages import (
     NO_TABLES,
     CompareRequest,
-    CopiedTensor,
     RunsCompared,
     StepRun,
     TableStart,
 )
 from rewrite.split.split_step import SplitStep
-from rewrite.split.states import WHOLE
 
 _CHILD = "rewrite.split.prove.runs.child"
 _NUM_STEPS = 2
@@ -56,8 +54,6 @@ def compare_runs(
             return RunsCompared(why_not=str(error))
         before = error.last_message
         phase = before.phase if before is not None else ""
-        if phase == "looking for the first op that differs":
-            return RunsCompared(differing=["a value of the step"], first_differing=str(error))
         if phase == "running the split step" and not error.is_timeout:
             return RunsCompared(differing=[f"the split step: only it does not run: {error}"])
         return RunsCompared(why_not=f"{phase or 'starting'}: {error}")
@@ -67,29 +63,48 @@ def request_of(
     flat: FlatGraph,
     decisions: Decisions,
     step: SplitStep,
-    sizes: Sequence[int],
     exact: Mapping[str, float],
     feeds: Mapping[str, np.ndarray],
     tables: TableStart = NO_TABLES,
 ) -> CompareRequest:
-    """What is run.
+    """What is run; of inputs, axes that may have any size have none in either step.
 
     Args:
       flat, decisions, step: the unsplit and the split step.
-      sizes: entries of the batch in each shard.
       exact: {constant of the split step: what it is rounded from}.
       feeds: {tensor: array} of both.
       tables: see `table_start`.
     """
+    given, split = map(without_effects, (flat.graph_def, step.graph_def))
+    for node in (*given.node, *split.node):
+        for axis in decisions.open_axes.get(with_index(node.name), ()):
+            if axis < len(attribute(node, "shape").shape.dim):
+                node.attr["shape"].shape.dim[axis].size = -1
     return CompareRequest(
-        StepRun(without_effects(flat.graph_def).SerializeToString(), tuple(flat.fetches), {}),
-        StepRun(without_effects(step.graph_def).SerializeToString(), tuple(step.fetches), exact),
+        StepRun(given.SerializeToString(), tuple(flat.fetches), {}),
+        StepRun(split.SerializeToString(), tuple(step.fetches), exact),
         {with_index(name): array for name, array in feeds.items()},
         _NUM_STEPS,
-        sizes,
-        copied_tensors(flat, decisions, step),
         tables,
     )
+
+
+def of_few_entries(
+    decisions: Decisions, num_shards: int, feeds: Mapping[str, np.ndarray]
+) -> tuple[int, Mapping[str, np.ndarray]]:
+    """How many entries a batch of two for each shard and one more has, and the feeds of the first.
+
+    All of them where the step takes no batch of any size, or more than the batch grows with it.
+    """
+    axes, batch, least = decisions.axis_of_feed, decisions.batch, 2 * num_shards + 1
+    growing = {(feed, axis) for feed, each in decisions.following.items() for axis in each}
+    axis_of = {name: axes[with_index(name)] for name in feeds if with_index(name) in axes}
+    is_open = all(axis in decisions.open_axes.get(feed, ()) for feed, axis in axes.items())
+    is_cut = all(feeds[name].shape[axis] == batch > least for name, axis in axis_of.items())
+    if not (is_open and is_cut and growing <= {*axes.items()}):
+        return batch, feeds
+    few = {name: feeds[name].take(range(least), axis) for name, axis in axis_of.items()}
+    return least, {**feeds, **few}
 
 
 def table_start(source: SourceModel) -> TableStart:
@@ -104,27 +119,3 @@ def table_start(source: SourceModel) -> TableStart:
     graph.library.function.extend(view.library[name] for name in called)
     paths = {with_index(t): path for t, path in start.asset_feeds.items() if op_of(t) in needed}
     return TableStart(without_devices(graph).SerializeToString(), ops, paths)
-
-
-def copied_tensors(
-    flat: FlatGraph, decisions: Decisions, step: SplitStep
-) -> dict[str, CopiedTensor]:
-    """{tensor of numbers: what it is in the split step}, in the order of the graph."""
-    there = {node.name: node.op for node in step.graph_def.node}
-    copied = {}
-    for node in flat.graph_def.node:
-        if node.name in flat.unit_of_node:
-            continue
-        answer = decisions.answer_of_op[node.name]
-        for index, dtype in enumerate(decisions.properties.dtype_of[node.name]):
-            if "float" not in dtype and "int" not in dtype and dtype != "bool":
-                continue
-            tensor = f"{node.name}:{index}"
-            if isinstance(answer, Split):
-                copies = step.copies.get(node.name, ())
-                if copies and all(name in there for name in copies):
-                    parts = [f"{name}:{index}" for name in copies]
-                    copied[tensor] = CopiedTensor(answer.outputs[index], parts, answer.is_mean)
-            elif there.get(node.name) == node.op:
-                copied[tensor] = CopiedTensor(WHOLE, [tensor])
-    return copied

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rewrite.split.states import State
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepRun:
@@ -42,21 +40,6 @@ NO_TABLES = TableStart()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class CopiedTensor:
-    """A tensor that is in parts in the split step.
-
-    Attributes:
-      state: how.
-      parts: the tensors of the copies.
-      is_mean: whether terms are weighted by their part of the batch.
-    """
-
-    state: State
-    parts: Sequence[str]
-    is_mean: bool = False
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class CompareRequest:
     """What the child is to do.
 
@@ -65,9 +48,6 @@ class CompareRequest:
       split: the split one; its fetches are those of the other, in their order.
       feeds: {tensor "op:i": array} of every step.
       num_steps: how often each is run.
-      sizes: entries of the batch in each shard.
-      copied: {tensor of the unsplit step: what it is in the split one}, by which the first op that
-        computes something else is found; in the order of the graph.
       tables: what fills the steps' tables.
     """
 
@@ -75,8 +55,6 @@ class CompareRequest:
     split: StepRun
     feeds: Mapping[str, np.ndarray]
     num_steps: int
-    sizes: Sequence[int]
-    copied: Mapping[str, CopiedTensor]
     tables: TableStart = NO_TABLES
 
 
@@ -88,7 +66,6 @@ class RunsCompared:
       compared: names of the values that agree.
       not_compared: "name: why" of those that can't be compared.
       differing: "name: how" of those that disagree.
-      first_differing: the first tensor, in the order of the graph, that does; "" if none.
       max_relative_difference: of what agrees, in the largest |value| of each.
       narrow_ops: {op type: how many} that were not run in float64.
       why_not: why nothing was compared; "" where something was.
@@ -98,7 +75,6 @@ class RunsCompared:
     compared: Sequence[str] = ()
     not_compared: Sequence[str] = ()
     differing: Sequence[str] = ()
-    first_differing: str = ""
     max_relative_difference: float = 0.0
     narrow_ops: Mapping[str, int] = dataclasses.field(default_factory=dict)
     why_not: str = ""

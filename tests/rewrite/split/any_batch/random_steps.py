@@ -162,13 +162,16 @@ ROWS = {
 _W = np.array([[1.0, -2.0], [0.5, 1.5]], np.float32)
 LAYERS = {
     "softmax": lambda x, d: tf.nn.softmax(x),
-    "normalised rows": lambda x, d: (x - tf.reduce_mean(x, 1, keepdims=True))
-    * tf.math.rsqrt(tf.math.reduce_variance(x, 1, keepdims=True) + 1e-3),
+    "normalised rows": lambda x, d: (
+        (x - tf.reduce_mean(x, 1, keepdims=True))
+        * tf.math.rsqrt(tf.math.reduce_variance(x, 1, keepdims=True) + 1e-3)
+    ),
     "normalised batch": lambda x, d: tf.squeeze(
         v1.nn.fused_batch_norm(x[:, None, None], tf.ones(2), tf.zeros(2))[0], [1, 2]
     ),
-    "normalised by hand": lambda x, d: (x - tf.reduce_mean(x, 0))
-    / tf.sqrt(tf.math.reduce_variance(x, 0) + 0.1),
+    "normalised by hand": lambda x, d: (
+        (x - tf.reduce_mean(x, 0)) / tf.sqrt(tf.math.reduce_variance(x, 0) + 0.1)
+    ),
     "of length one": lambda x, d: tf.nn.l2_normalize(x, d.below(2) - 1),
     "convolved": lambda x, d: tf.nn.conv1d(x[:, :, None], tf.constant(_W[:, None]), 1, "SAME")[
         :, :, 0
@@ -178,10 +181,12 @@ LAYERS = {
     "below the largest": lambda x, d: x - tf.reduce_max(x, 0),
     "embedded": lambda x, d: tf.gather(tf.constant(_W), tf.cast(x[:, 0] > 0.3, tf.int32)),
     "one hot": lambda x, d: tf.one_hot(tf.argmax(x, 1), 2) + x,
-    "by class": lambda x, d: x
-    + tf.math.unsorted_segment_sum(x, tf.cast(x[:, 1] > 0.2, tf.int32), 2)[0],
-    "mean of classes": lambda x, d: x
-    + tf.math.unsorted_segment_mean(x, tf.cast(x[:, 1] > 0.2, tf.int32), 2)[1],
+    "by class": lambda x, d: (
+        x + tf.math.unsorted_segment_sum(x, tf.cast(x[:, 1] > 0.2, tf.int32), 2)[0]
+    ),
+    "mean of classes": lambda x, d: (
+        x + tf.math.unsorted_segment_mean(x, tf.cast(x[:, 1] > 0.2, tf.int32), 2)[1]
+    ),
     "chosen": lambda x, d: tf.where(x > 0.3, x * 2.0, tf.nn.elu(x)),
     "only some": lambda x, d: tf.boolean_mask(x, x[:, 0] > -2.0),
     "clipped": lambda x, d: tf.clip_by_norm(x, 1.5, axes=[1]),
@@ -193,14 +198,14 @@ LAYERS = {
     "scanned": lambda x, d: tf.scan(lambda a, b: a * 0.5 + b, x),
     "mapped": lambda x, d: tf.map_fn(tf.tanh, x),
     "held": lambda x, d: tf.stop_gradient(x) * 0.5 + x,
-    "cross entropy": lambda x, d: tf.nn.softmax_cross_entropy_with_logits(
-        tf.nn.softmax(tf.stop_gradient(x)), x
-    )[:, None]
-    * tf.constant([[1.0, -1.0]]),
-    "labels": lambda x, d: tf.nn.sparse_softmax_cross_entropy_with_logits(
-        tf.cast(x[:, 0] > 0.1, tf.int32), x
-    )[:, None]
-    + x,
+    "cross entropy": lambda x, d: (
+        tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(tf.stop_gradient(x)), x)[:, None]
+        * tf.constant([[1.0, -1.0]])
+    ),
+    "labels": lambda x, d: (
+        tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(x[:, 0] > 0.1, tf.int32), x)[:, None]
+        + x
+    ),
 }
 """{what: what layers of networks do to rows}."""
 

@@ -25,7 +25,7 @@ from rewrite.split.prove.ops.op_cases import op_cases
 from rewrite.split.prove.runs.child import compare
 from rewrite.split.prove.runs.compare_runs import request_of
 from rewrite.split.prove.structure.check_resharding import other_sizes, prove_joints
-from rewrite.split.states import SUM, WHOLE, Partial, Sharded, shard_sizes
+from rewrite.split.states import SUM, WHOLE, Partial, Sharded
 from tests.rewrite.split.decide.conditionals_test import conditional_step
 from tests.rewrite.split.decide.loops_test import lstm
 from tests.rewrite.split.prove.structure import check_functions_test, check_resharding_test
@@ -141,10 +141,9 @@ def test_random_changes_of_steps_are_found(built):
 
 def is_another(flat, decisions, step, exact):
     """Whether a step computes something else, on inputs that each say something else."""
-    sizes = shard_sizes(decisions.batch, NUM_SHARDS)
     for seed in range(2):
         feeds = feeds_of_opened(flat, decisions.properties, flat.feeds, seed)
-        runs = compare(request_of(flat, decisions, step, sizes, exact, feeds))
+        runs = compare(request_of(flat, decisions, step, exact, feeds))
         if runs.differing or runs.why_not:
             return True
     return False

@@ -16,7 +16,6 @@ from rewrite.split.prove.runs.child import compare
 from rewrite.split.prove.runs.compare_runs import request_of
 from rewrite.split.prove.structure.check_resharding import prove_sizes
 from rewrite.split.reading.state_order import require_state_order
-from rewrite.split.states import shard_sizes
 from tests.rewrite.split.any_batch.random_steps import LAYERS, ROWS, random_step
 
 QUICK, NUM_STEPS, GROUP = 3, 1000, 50
@@ -57,6 +56,5 @@ def alarms_of(step, num_shards):
         if outcome.differs
     ]
     feeds = feeds_of_opened(flat, properties, flat.feeds, seed=0)
-    sizes = shard_sizes(decisions.batch, num_shards)
-    runs = compare(request_of(flat, decisions, split, sizes, joints.exact, feeds))
+    runs = compare(request_of(flat, decisions, split, joints.exact, feeds))
     return [*alarms, *runs.differing], not runs.why_not

@@ -12,7 +12,6 @@ from rewrite.split.prove.ops.op_cases import op_cases
 from rewrite.split.prove.runs.child import compare
 from rewrite.split.prove.runs.compare_runs import request_of
 from rewrite.split.prove.structure.check_resharding import prove_joints
-from rewrite.split.states import shard_sizes
 from tests.rewrite.split.traced_steps import step_of_zoo
 
 BATCH = 7
@@ -39,8 +38,7 @@ def test_every_op_is_proven_and_two_steps_are_the_same(decided, num_shards):
     step = build_step(flat, decisions, num_shards)
     joints = prove_joints(flat, decisions, step, num_shards)
     feeds = feeds_of_opened(flat, properties, flat.feeds, 0)
-    sizes = shard_sizes(BATCH, num_shards)
-    runs = compare(request_of(flat, decisions, step, sizes, joints.exact, feeds))
+    runs = compare(request_of(flat, decisions, step, joints.exact, feeds))
     assert not runs.differing and not runs.not_compared and not runs.why_not
     assert runs.narrow_ops == {}
     assert runs.max_relative_difference < 1e-11
