@@ -122,9 +122,9 @@ def prove_split(
     for batch, fed in tried.items():
         request = request_of(flat, decisions, step, joints.exact, fed, tables)
         compared = compare_runs(request, end - time.monotonic(), limits.memory_bytes)
-        if not compared.why_not or time.monotonic() > end:
+        ran = 0 if compared.why_not else batch
+        if ran or time.monotonic() > end:
             break  # else so few are too few for it
-    ran = 0 if compared.why_not else batch
     return SplitProof(ops, joints, _run_text(compared), compared.differing, compared, ran)
 
 
