@@ -300,6 +300,10 @@ def by_shard(problem: Problem, device_of_op: IntArray) -> IntArray:
     return _numbered(np.lexsort((path, shard_of_op(problem))))
 
 
+ALL_ON_ONE = 0.9
+"""A shard that has so much of its work on one device passes through no stages."""
+
+
 def weights_last(problem: Problem, device_of_op: IntArray) -> IntArray | None:
     """i4[N]: what other stages wait for first; None where the step is no pipeline.
 
@@ -309,12 +313,16 @@ def weights_last(problem: Problem, device_of_op: IntArray) -> IntArray | None:
     waited for if something behind it works for a shard elsewhere, and works backward if something
     before it has left its device and come back.
     """
-    shard = shard_of_op(problem)
+    shard, seconds = shard_of_op(problem), problem.op_seconds[range(problem.num_ops), device_of_op]
+    works = (shard >= 0) & (seconds > 0)
+    share = np.zeros((shard.max(initial=0) + 1, problem.num_devices))
+    np.add.at(share, (shard[works], device_of_op[works]), seconds[works])
+    if (share.max(axis=1) >= ALL_ON_ONE * share.sum(axis=1)).all():
+        return None
     producer, user, _ = problem.graph.op_edges()
     order = np.argsort(user, kind="stable")  # ops are in a topological order
     edges = list(zip(producer[order].tolist(), user[order].tolist(), strict=True))
     bit = [1 << device for device in device_of_op.tolist()]  # sets of devices, as bits of a number
-    works = (shard >= 0) & (problem.op_seconds[np.arange(problem.num_ops), device_of_op] > 0)
     here = [own if does else 0 for own, does in zip(bit, works.tolist(), strict=True)]
     been, left = list(here), [0] * problem.num_ops
     for source, target in edges:

@@ -104,9 +104,11 @@ class ReadingTime:
 
 
 def _times(shards: int) -> float:
-    """How many times as long as the unsplit step a step takes to be read and priced.
+    """How many times as long as the unsplit step, once its file is loaded and TensorFlow started, a
+    step takes to be decided, read and priced.
 
-    Seen: transformer 1.8, 2.1, 2.7 times with 2, 4, 8 shards, and 3.5 and 6 with 32 and 64; nmt
-    with four layers 2.4 and 4.5 with 2 and 8: many shards are alike, and are read once.
+    Seen for 2, 4, 8 shards: transformer 3.2, 2.6, 3.4; rnnlm 3.6, 1.9, 3.2; a Keras U-Net 4.9, 2.1,
+    an encoder 5.3, 3.0; inception_v3 4.2 and 3.3 for 4 and 8. The first one decides, which is known
+    for the others; many shards are alike, and are read once.
     """
-    return 1.0 if shards == 1 else 1.5 + 0.25 * min(shards, 16) + 0.08 * max(shards - 16, 0)
+    return 1.0 if shards == 1 else 3.5 + 0.25 * min(shards, 16) + 0.08 * max(shards - 16, 0)
