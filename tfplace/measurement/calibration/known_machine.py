@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import platform
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -32,6 +33,8 @@ SHORT_STEPS = StepLimits(warmup_steps=1, min_steps=5, max_steps=15, timeout_seco
 SHORT_SECONDS = 5.0
 """Spent in steps; starting processes and preparing graphs takes as long again."""
 PROBE_BYTES, PROBE_HOPS = 1 << 16, 9
+AGAIN_SECONDS = 3600.0
+"""After noise has spoilt figures, none are measured for so long: each try takes half a minute."""
 FITS_WITHIN = 2.0
 """By what factor a round trip may take longer, or less long, than the kept figures say."""
 
@@ -42,7 +45,8 @@ Tell = Callable[[str], None]
 def known_machine(cluster: Cluster, folder: Path, tell: Tell) -> Path | None:
     """The cluster file with what this machine's devices and links were measured to be.
 
-    What is kept is used if one probe still agrees; else the machine is measured anew.
+    What is kept is used if one probe still agrees; else the machine is measured anew. Where noise
+    spoils that, it is not tried again for an hour.
 
     Args:
       cluster: as `find_cluster` gives it; present, with assumed figures.
@@ -61,12 +65,17 @@ def known_machine(cluster: Cluster, folder: Path, tell: Tell) -> Path | None:
                 return path
             tell(f"{cluster.name} is no longer what it was: measuring it again")
             path.unlink(missing_ok=True)
+        elif assumed.exists() and time.time() < assumed.stat().st_mtime + AGAIN_SECONDS:
+            return assumed
         else:
             tell(f"getting to know {cluster.name}: its devices and links are measured once")
         calibration = calibrate(cluster, SHORT_SECONDS, SHORT_STEPS, effort=SHORT)
         if why := spoilt(calibration):
             _log.warning("%s stays as it was assumed: %s", cluster.name, why)
-            return assumed if assumed.exists() else None
+            if not assumed.exists():
+                keep_taught(cluster, assumed, {})
+            os.utime(assumed)
+            return assumed
         assumed.unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
         _write(path, calibration.cluster)
@@ -82,10 +91,16 @@ def assumed_file(cluster: Cluster, folder: Path) -> Path:
 
 
 def keep_taught(cluster: Cluster, file: Path, taught: Mapping[str, Interval]) -> None:
-    """Keeps with a cluster's figures what real runs have shown them to miss."""
+    """Keeps with a cluster's figures what real runs have shown them to miss.
+
+    The file stays as old as it was: that says when the machine was last measured, or tried to be.
+    """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
+        before = file.stat() if file.exists() else None
         _write(file, dataclasses.replace(cluster, taught=taught))
+        if before is not None:
+            os.utime(file, (before.st_atime, before.st_mtime))
     except (ClusterError, OutputError, OSError) as error:
         _log.warning("what real runs taught of this machine is not kept: %s", error)
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 import math
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -108,8 +109,26 @@ def test_what_no_longer_fits_is_forgotten(machine: Any, tmp_path: Path) -> None:
     assert known.known_machine(CLUSTER, tmp_path, lambda sentence: None) == file
     assert machine.calibrations == 2
     machine.refused = [(FIRST, SECOND), (SECOND, FIRST)]
-    assert known.known_machine(CLUSTER, tmp_path, lambda sentence: None) is None
-    assert list(tmp_path.iterdir()) == []
+    assumed = known.known_machine(CLUSTER, tmp_path, lambda sentence: None)
+    assert list(tmp_path.iterdir()) == [assumed] and assumed == known.assumed_file(
+        CLUSTER, tmp_path
+    )
+    assert read_cluster(str(assumed)).transfer_work is None
+
+
+def test_what_could_not_be_measured_is_tried_again_after_a_while(
+    machine: Any, tmp_path: Path
+) -> None:
+    machine.refused = [(FIRST, SECOND), (SECOND, FIRST)]
+    assumed = known.known_machine(CLUSTER, tmp_path, lambda sentence: None)
+    assert assumed is not None
+    known.keep_taught(CLUSTER, assumed, {})
+    assert known.known_machine(CLUSTER, tmp_path, lambda sentence: None) == assumed
+    assert machine.calibrations == 1
+    os.utime(assumed, (0.0, 0.0))
+    known.keep_taught(CLUSTER, assumed, {})  # which tells nothing of when it was tried
+    assert known.known_machine(CLUSTER, tmp_path, lambda sentence: None) == assumed
+    assert machine.calibrations == 2
 
 
 @pytest.mark.parametrize(
@@ -127,7 +146,7 @@ def test_what_noise_has_spoilt_is_said_and_not_used(
     machine.refused, machine.work = refused, work
     with caplog.at_level(logging.WARNING, logger="tfplace"):
         file = known.known_machine(CLUSTER, tmp_path, lambda sentence: None)
-    assert (file is not None) == is_used
+    assert (file is not None and "assumed" not in file.name) == is_used
     assert ("stays as it was assumed" in caplog.text) != is_used
 
 
@@ -241,7 +260,7 @@ def test_what_measuring_the_machine_takes_comes_off_the_first_search(
 
 
 @pytest.mark.parametrize(
-    ("left", "search"), [(math.inf, 48.0), (18.0, 18.0), (1.0, 7.5), (-5.0, 7.5), (-20.0, 48.0)]
+    ("left", "search"), [(math.inf, 48.0), (18.0, 18.0), (1.0, 12.0), (-5.0, 12.0), (-20.0, 48.0)]
 )
 def test_so_does_what_the_comparison_with_one_device_needs_where_there_is_time_for_it(
     left: float, search: float
