@@ -196,6 +196,7 @@ def test_what_real_runs_taught_is_kept_with_the_machine_and_goes_with_it(
     unknown = dataclasses.replace(kept, taught={})
     assert kept.dispatch_seconds(zeros) == unknown.dispatch_seconds(zeros) + 1e-3
     machine.slower, machine.refused = 5.0, []
+    os.utime(used().cluster, (0.0, 0.0))
     assert not read_cluster(used().cluster).taught
     assert len(list((tmp_path / FOLDER).iterdir())) == 1
 
