@@ -25,7 +25,11 @@ from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.memory.within_memory import within_memory
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Decided, Found
-from tfplace.choosing.real_runs.measured_choice import comparison_seconds
+from tfplace.choosing.real_runs.measured_choice import (
+    COMPARED_STEPS,
+    LEAST_COMPARED,
+    comparison_seconds,
+)
 from tfplace.choosing.real_runs.shard_count_contest import run_tag, runs_ahead, time_beside_others
 from tfplace.choosing.scheduling.model_order import (
     ModelOrder,
@@ -155,7 +159,7 @@ class _Run:
             prepared = at_most(prepared, options.max_devices)
             order = wanted_order(options.problem, prepared.is_present)
             known_after = self.phases.seconds()["measure"]  # so far only of the machine
-            limited = search_beside(options, known_after, self._beside_comparison(prepared, held))
+            limited = search_beside(options, known_after, *self._beside_comparison(prepared, held))
             others: list[Found] = []
             if options.problem.num_shards == AUTO:
                 shards = ShardSearch(prepared, limited, trained, progress, timed_later)
@@ -255,18 +259,24 @@ class _Run:
         with self.progress.working():
             return self.builder.built()
 
-    def _beside_comparison(self, prepared: PreparedModel, held: HeldRuns | None) -> float:
+    def _beside_comparison(
+        self, prepared: PreparedModel, held: HeldRuns | None
+    ) -> tuple[float, float]:
         """Seconds until real runs have to begin, so that one device can be compared with what is
-        a quarter quicker; infinite where there are none.
+        a quarter quicker; and where few steps of each have to do. Infinite where there are none.
         """
         if not has_finalists(prepared, self.options):
-            return math.inf
+            return math.inf, math.inf
         alone = float(np.nanmin(prepared.problem.op_seconds.sum(axis=0)))
         num_new = None if held is None else 1  # one device is prepared ahead
-        comparing = comparison_seconds(prepared.problem.num_ops, [alone, 0.75 * alone], num_new)
+        steps, num_ops = [alone, 0.75 * alone], prepared.problem.num_ops
         may_be_split = self.options.problem.num_shards == AUTO and not prepared.serves_any_batch
         proving = WRITING_SECONDS + PROVING_SPLIT_SECONDS * may_be_split
-        return self._left(proving + comparing)
+        left, few = (
+            self._left(proving + comparison_seconds(num_ops, steps, num_new, each))
+            for each in (COMPARED_STEPS, LEAST_COMPARED)
+        )
+        return left, few
 
     def _left(self, reserved: float) -> float:
         """Seconds until the end without those that are reserved for what follows."""

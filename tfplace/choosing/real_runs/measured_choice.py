@@ -33,6 +33,8 @@ from tfplace.progress import Progress
 
 COMPARED_STEPS = 12
 """Steps of each placement: the first, one or more that warm up, those that count."""
+LEAST_COMPARED = 7
+"""The same where there is no time for more."""
 STEPS_ALONE = 20
 """Steps where given, single and placed are one placement, so that there is nothing to decide."""
 MOST_TRIED = 5
@@ -196,7 +198,10 @@ def _comparison_seconds(decided: Decided, unsplit: Found | None) -> float:
 
 
 def comparison_seconds(
-    num_ops: int, step_seconds: Sequence[float], num_new: int | None = None
+    num_ops: int,
+    step_seconds: Sequence[float],
+    num_new: int | None = None,
+    num_steps: int = COMPARED_STEPS,
 ) -> float:
     """What a comparison of placements takes, roughly.
 
@@ -205,10 +210,11 @@ def comparison_seconds(
       step_seconds: of each, as predicted.
       num_new: how many of them are still to be prepared, in a child that runs; None: all, in one
         that has yet to be started.
+      num_steps: of each.
     """
     begin, new = (BEGIN_SECONDS, len(step_seconds)) if num_new is None else (0.0, num_new)
     preparing = new * SECONDS_PER_OP * num_ops
-    return begin + sum(step_seconds) * COMPARED_STEPS + preparing
+    return begin + sum(step_seconds) * num_steps + preparing
 
 
 _P10_TO_P90 = 2.5631

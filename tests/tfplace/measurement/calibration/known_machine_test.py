@@ -261,13 +261,21 @@ def test_what_measuring_the_machine_takes_comes_off_the_first_search(
 
 
 @pytest.mark.parametrize(
-    ("left", "search"), [(math.inf, 48.0), (18.0, 18.0), (1.0, 12.0), (-5.0, 12.0), (-20.0, 48.0)]
+    ("left", "few", "search"),
+    [
+        (math.inf, math.inf, 48.0),
+        (28.0, 40.0, 28.0),
+        (18.0, 40.0, 19.8),
+        (1.0, 11.0, 11.0),
+        (-5.0, 2.0, 7.5),
+        (-20.0, 10.0, 48.0),
+    ],
 )
 def test_so_does_what_the_comparison_with_one_device_needs_where_there_is_time_for_it(
-    left: float, search: float
+    left: float, few: float, search: float
 ) -> None:
     options = OptimizeOptions(ProblemOptions("model"), budget_seconds=60.0)
-    assert search_beside(options, 6.0, left).budget_seconds == pytest.approx(search)
+    assert search_beside(options, 6.0, left, few).budget_seconds == pytest.approx(search)
 
 
 def test_a_short_calibration_measures_one_of_a_kind() -> None:
