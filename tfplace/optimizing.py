@@ -25,11 +25,7 @@ from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.memory.within_memory import within_memory
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Decided, Found
-from tfplace.choosing.real_runs.measured_choice import (
-    COMPARED_STEPS,
-    LEAST_COMPARED,
-    comparison_seconds,
-)
+from tfplace.choosing.real_runs.measured_choice import comparison_seconds
 from tfplace.choosing.real_runs.shard_count_contest import run_tag, runs_ahead, time_beside_others
 from tfplace.choosing.scheduling.model_order import (
     ModelOrder,
@@ -271,12 +267,9 @@ class _Run:
         num_new = None if held is None else 1  # one device is prepared ahead
         steps, num_ops = [alone, 0.75 * alone], prepared.problem.num_ops
         may_be_split = self.options.problem.num_shards == AUTO and not prepared.serves_any_batch
-        proving = WRITING_SECONDS + PROVING_SPLIT_SECONDS * may_be_split
-        left, few = (
-            self._left(proving + comparison_seconds(num_ops, steps, num_new, each))
-            for each in (COMPARED_STEPS, LEAST_COMPARED)
-        )
-        return left, few
+        left = self._left(WRITING_SECONDS + PROVING_SPLIT_SECONDS * may_be_split)
+        many, few = (comparison_seconds(num_ops, steps, num_new, each) for each in (False, True))
+        return left - many, left - few
 
     def _left(self, reserved: float) -> float:
         """Seconds until the end without those that are reserved for what follows."""

@@ -29,8 +29,6 @@ MAX_KILLS = 3
 
 That says nothing about the placement, unlike a process that aborts by itself.
 """
-HOPELESS = 0.6
-"""Where less than this share of what min_steps take is left, none is begun."""
 WARM_SECONDS = 1.5
 """No run is warmed up any longer: what is slow in a first step is not so in a second long one."""
 
@@ -125,6 +123,7 @@ class _Comparison:
         self._held = held
         self._slots = {name: held.slot(key) for name, key in self._keys.items()}
         self._limits = limits
+        self._needed = min(limits.min_steps, limits.least_steps)
         self._compared = compared
         self._process = held.process
         self._through = "auto"
@@ -152,7 +151,7 @@ class _Comparison:
         """Too few steps say nothing: a variant that made less than least_steps has no time."""
         for name in self._running():
             made, wanted = len(self._seconds[name]), self._limits.min_steps
-            if made < min(wanted, self._limits.least_steps):
+            if made < self._needed:
                 why = f"it made {made} of {wanted} steps in the time for real runs"
                 if self._round_seconds:
                     why += (
@@ -251,8 +250,7 @@ class _Comparison:
     def _time_rounds(self) -> None:
         limits = self._limits
         num_rounds = max((len(self._seconds[name]) for name in self._running()), default=0)
-        needed = min(HOPELESS * limits.min_steps, limits.least_steps) - num_rounds
-        if self._time_to_count < needed * self._round_seconds:
+        if self._time_to_count < (self._needed - num_rounds) * self._round_seconds:
             return  # others need the time
         end = time.monotonic() + limits.budget_seconds
         looks = looks_at(limits.min_steps, limits.max_steps)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 
 import numpy as np
 import pytest
 
+from graphs.executor_model import depth_first
 from graphs.problem import Infeasible
 from tests.builders import Machine, Op, build_problem, random_problem
 from tfplace.algorithms.placers.legal import legal
@@ -46,3 +48,18 @@ def test_limited_trials_do_not_depend_on_the_clock(max_trials, monkeypatch):
     for one, other in zip(*at_each, strict=True):
         assert one.device_of_op.tolist() == other.device_of_op.tolist()
     assert at_each[0][-1].name == "local_search"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_measured", "device"),
+    [(0.98, True, 0), (0.9, True, 1), (0.98, False, 1), (1.1, True, 0)],
+)
+def test_devices_of_a_type_that_were_measured_to_be_alike_are_one(seconds, is_measured, device):
+    problem = build_problem([Op("a", (1.0, seconds))] * 2, Machine(2, types=("CPU", "CPU")))
+    if is_measured:
+        executor = depth_first(problem.graph.op_types, 2)
+        problem = dataclasses.replace(problem, executor=executor)
+    instance = Instance(problem, np.zeros(2, np.int32))
+    found = baseline_candidates(instance, SimulatingEvaluator(problem, 1), 60.0, 1, max_trials=5)
+    single = next(each for each in found if each.name == "single")
+    assert single.device_of_op.tolist() == [device] * 2

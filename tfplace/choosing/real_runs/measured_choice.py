@@ -198,10 +198,7 @@ def _comparison_seconds(decided: Decided, unsplit: Found | None) -> float:
 
 
 def comparison_seconds(
-    num_ops: int,
-    step_seconds: Sequence[float],
-    num_new: int | None = None,
-    num_steps: int = COMPARED_STEPS,
+    num_ops: int, step_seconds: Sequence[float], num_new: int | None = None, is_short: bool = False
 ) -> float:
     """What a comparison of placements takes, roughly.
 
@@ -210,9 +207,10 @@ def comparison_seconds(
       step_seconds: of each, as predicted.
       num_new: how many of them are still to be prepared, in a child that runs; None: all, in one
         that has yet to be started.
-      num_steps: of each.
+      is_short: whether as few steps as tell anything have to do.
     """
     begin, new = (BEGIN_SECONDS, len(step_seconds)) if num_new is None else (0.0, num_new)
+    num_steps = LEAST_COMPARED if is_short else COMPARED_STEPS
     preparing = new * SECONDS_PER_OP * num_ops
     return begin + sum(step_seconds) * num_steps + preparing
 
