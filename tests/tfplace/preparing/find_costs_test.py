@@ -96,7 +96,7 @@ def test_a_step_in_shards_is_priced_by_the_unsplit_one(
 ) -> None:
     monkeypatch.setattr(module, "BUSY_SHARE", 1.0)
     whole, timed = find_costs(model, CLUSTER, True, CostCache(None), BRIEF)
-    assert timed is not None and timed.traced and timed.seconds > 0.0
+    assert timed is not None and timed.traced
     monkeypatch.setattr(module, "execute", _never)
     split: Any = object()
     again, known = find_costs(
