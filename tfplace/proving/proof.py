@@ -137,13 +137,11 @@ def prove(
         if prepared.split is not None:
             progress.say("proving that the split step computes what the unsplit one does")
             left = end - time.monotonic()
-            decided = prepared.split.decisions
-            few, _ = of_few_entries(decided, prepared.split.num_shards, prepared.feeds)
-            share = few / decided.batch
+            whole, shards = prepared.split.decisions, prepared.split.num_shards
+            share = of_few_entries(whole, shards, prepared.feeds)[0] / whole.batch
             _, run = _decision(prepared, emitted, wanted, budget_seconds, left, share)
             is_loaded = any(f"({LOAD}" in name for name in comparison.compared)
-            tags = _emitted_tags(prepared.source)
-            written = Written(emitted.directory, tags, is_loaded)
+            written = Written(emitted.directory, _emitted_tags(prepared.source), is_loaded)
             split = proven_split(
                 prepared.split, written, prepared.feeds, run, left, interruption, begun.ops
             )

@@ -9,6 +9,7 @@ estimated before it is begun. The unsplit step is among them and needs no such t
 import dataclasses
 import functools
 import math
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -58,6 +59,8 @@ PROMISING = 4.0
 best unsplit one: then reading it may take more than the whole budget."""
 CLOSE, MOST_CLOSE = 1.15, 2
 """Within so much of the best, a number gets a second search; so many of them at most."""
+CORES_IN_USE = 2
+"""Reading a step takes one, and where devices are present real runs are prepared on another."""
 MOST_LOOKS = 2
 """The unsplit step is searched on so many times to rule a number out before it is read."""
 
@@ -92,6 +95,7 @@ class ShardSearch:
         self._budget = SharedBudget(options)
         self._data_parallel: DataParallel | None = None
         self._long: LongSearch | None = None  # of the unsplit step
+        self._has_core = not prepared.is_present or len(os.sched_getaffinity(0)) > CORES_IN_USE
         self._may_stay_whole: Collection[str] = ()
         self._left_whole: Collection[str] = ()  # these, or none: the better way so far
         self._is_way_known = False
@@ -240,7 +244,7 @@ class ShardSearch:
         if self._options.problem.order == NONE:
             return
         for shards in list(numbers.found)[1:]:
-            self._put_in_order(shards)
+            numbers.found[shards] = found_in_order(numbers.found[shards])
         counts = [each for each in counts_that_may_fit(unsplit) if each not in numbers.found]
         too_long: list[int] = []
         for number, shards in enumerate(counts):
@@ -253,12 +257,9 @@ class ShardSearch:
             numbers.skipped = [each for each in numbers.skipped if each.shards != shards]
             self._try(shards, math.inf)
             if shards in numbers.found:
-                self._put_in_order(shards)
+                numbers.found[shards] = found_in_order(numbers.found[shards])
         if planned is None:
             require_one_that_fits(list(numbers.found.values()), too_long)
-
-    def _put_in_order(self, shards: int) -> None:
-        self._numbers.found[shards] = found_in_order(self._numbers.found[shards])
 
     def _try(self, shards: int, seconds: float) -> None:
         self._read(shards, seconds)
@@ -324,11 +325,12 @@ class ShardSearch:
     def _meanwhile(self, work: Callable[[], Result], seconds: float) -> Result | None:
         """What `work` returns, None after a signal or if it takes longer than so many seconds.
 
-        The unsplit step's long search goes on beside. Where trials are limited it does not: what
-        is found must not depend on the clock.
+        The unsplit step's long search goes on beside if a core is left for it. Where trials are
+        limited it does not: what is found must not depend on the clock.
         """
         with self._progress.working():
-            if self._long is None or self._options.max_trials is not None:
+            is_alone = not self._has_core or self._options.max_trials is not None
+            if self._long is None or is_alone:
                 with interruptible() as interruption:
                     return interruption.unless_seen_in_time(work, None, seconds)
             answer, result = self._long.beside(work, seconds)

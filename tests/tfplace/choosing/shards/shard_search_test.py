@@ -80,6 +80,9 @@ class _World:
         }.items():
             monkeypatch.setattr(find_shards, name, value)
         monkeypatch.setattr("tfplace.choosing.shards.shard_search.time.monotonic", lambda: self.now)
+        self.num_cores = 4
+        cores = "tfplace.choosing.shards.shard_search.os.sched_getaffinity"
+        monkeypatch.setattr(cores, lambda process: range(self.num_cores))
 
     def prepare(self, options, trace, earlier):
         if options.num_shards in self._errors:
@@ -306,6 +309,13 @@ def test_the_unsplit_step_s_long_search_goes_on_beside_reading_and_to_its_end(mo
     world = _World(monkeypatch, {1: 0.7, 2: 0.6, 4: 0.3, 8: 0.5})
     world.run(budget_seconds=100.0)
     assert world.stages is None
+
+
+def test_on_two_cores_beside_real_runs_nothing_is_searched_beside_reading(monkeypatch):
+    world = _World(monkeypatch, {1: 0.3, 4: 0.7})
+    world.num_cores = 2
+    world.run(budget_seconds=100.0)
+    assert not world.pieces and world.stages == ["the rest of the long search"]
 
 
 def test_what_the_long_search_finds_beside_reading_counts(monkeypatch):
