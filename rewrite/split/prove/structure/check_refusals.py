@@ -37,6 +37,8 @@ def require_refusals(
     for shapes in _others(decisions, reading, count):
         if not _refuses(reading, shapes):
             raise RewriteError(f"reading a split step: it takes inputs of the shapes {shapes}")
+    if not reading.asserts:
+        return
     bit_of = bits(reading.asserts)
     before = runs_before(graph_def, bit_of, is_opened=True)
     earlier, functions = GraphView(graph_def).ancestors(reading.asserts), library_of(graph_def)

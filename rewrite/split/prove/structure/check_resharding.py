@@ -86,12 +86,7 @@ def prove_joints(flat: FlatGraph, decisions: Decisions, step: SplitStep, count: 
         for before, after in zip(flat.fetches, step.fetches, strict=True):
             _require_fetch(checks, reading, before, after)
         require_refusals(decisions, reading, graph_def, count)
-    except (
-        ModelError,
-        ValueError,
-        TypeError,
-        LookupError,
-    ) as error:  # what no op of a sound graph raises
+    except (ModelError, ValueError, TypeError, LookupError) as error:  # of no sound graph
         raise RewriteError(f"reading a split step: it makes no sense: {error}") from error
     found = reading.reader.found
     return JointsProof(
