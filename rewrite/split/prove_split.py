@@ -12,7 +12,7 @@ from graphs.protos import Json
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.prove.ops.prove_ops import OpsProof, prove_ops
-from rewrite.split.prove.runs.compare_runs import EQUAL, compare_runs, of_few_entries, request_of
+from rewrite.split.prove.runs.compare_runs import EQUAL, compare_runs, few_entries, request_of
 from rewrite.split.prove.runs.messages import NO_TABLES, RunsCompared, TableStart
 from rewrite.split.prove.structure.check_resharding import JointsProof, prove_sizes
 from rewrite.split.reading.state_order import require_state_order
@@ -118,9 +118,9 @@ def prove_split(
     if feeds is None:
         feeds = feeds_of_opened(flat, decisions.properties, flat.feeds, seed=0)
     end = time.monotonic() + limits.run_seconds
-    tried = dict([of_few_entries(decisions, num_shards, feeds), (decisions.batch, feeds)])
-    for batch, fed in tried.items():
-        request = request_of(flat, decisions, step, joints.exact, fed, tables)
+    for batch in dict.fromkeys((few_entries(decisions, num_shards), decisions.batch)):
+        count = None if batch == decisions.batch else batch
+        request = request_of(flat, decisions, step, joints.exact, feeds, tables, count)
         compared = compare_runs(request, end - time.monotonic(), limits.memory_bytes)
         ran = 0 if compared.why_not else batch
         if ran or time.monotonic() > end:

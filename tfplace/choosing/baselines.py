@@ -117,11 +117,10 @@ def _is_as_good(given: Candidate, single: Candidate, problem: Problem) -> bool:
 
     Then both are timed as one: a third of the time for real runs is for other steps.
     """
-    devices = {*given.device_of_op.tolist(), *single.device_of_op.tolist()}
-    is_one = len(set(given.device_of_op.tolist())) == 1
-    is_alike = is_one and len({problem.device_types[device] for device in devices}) == 1
-    is_measured = problem.executor is not None
-    return is_measured and is_alike and given.step_seconds <= single.step_seconds * AS_GOOD
+    own = set(given.device_of_op.tolist())
+    types = {problem.device_types[each] for each in own.union(single.device_of_op.tolist())}
+    is_alike = problem.executor is not None and len(own) == len(types) == 1
+    return is_alike and given.step_seconds <= single.step_seconds * AS_GOOD
 
 
 def _is_too_long(name: str, instance: Instance, left_seconds: float) -> bool:

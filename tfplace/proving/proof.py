@@ -27,7 +27,7 @@ from rewrite.model_builder import TAGS, BuiltModel
 from rewrite.order.order_edges import OrderEdge
 from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
-from rewrite.split.prove.runs.compare_runs import of_few_entries
+from rewrite.split.prove.runs.compare_runs import few_entries
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
 from rewrite.verify_messages import LOAD, RemoteTasks
 from tfplace.bounds.any_split import RangeBound, any_split_bounds
@@ -138,7 +138,7 @@ def prove(
             progress.say("proving that the split step computes what the unsplit one does")
             left = end - time.monotonic()
             whole, shards = prepared.split.decisions, prepared.split.num_shards
-            share = of_few_entries(whole, shards, prepared.feeds)[0] / whole.batch
+            share = few_entries(whole, shards) / whole.batch
             _, run = _decision(prepared, emitted, wanted, budget_seconds, left, share)
             is_loaded = any(f"({LOAD}" in name for name in comparison.compared)
             written = Written(emitted.directory, _emitted_tags(prepared.source), is_loaded)

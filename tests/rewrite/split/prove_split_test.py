@@ -20,12 +20,7 @@ from rewrite.split.float64.convert import to_float64
 from rewrite.split.prove.runs import compare_runs as comparing
 from rewrite.split.prove.runs import session as wide_session
 from rewrite.split.prove.runs.child import compare
-from rewrite.split.prove.runs.compare_runs import (
-    compare_runs,
-    of_few_entries,
-    request_of,
-    table_start,
-)
+from rewrite.split.prove.runs.compare_runs import compare_runs, few_entries, request_of, table_start
 from rewrite.split.prove.runs.messages import RunsCompared
 from rewrite.split.prove.structure.check_resharding import prove_joints
 from rewrite.split.prove_split import ProofLimits, prove_split
@@ -214,11 +209,13 @@ def test_a_step_of_any_batch_is_run_with_few_entries():
     flat, decisions = open_step()
     step = build_step(flat, decisions, 3)
     feeds = {"x:0": np.random.default_rng(0).random((32, 3)).astype(np.float32)}
+    before = flat.graph_def.SerializeToString(deterministic=True)
     proof = prove_split(flat, decisions, step, 3, ProofLimits(), feeds)
+    assert flat.graph_def.SerializeToString(deterministic=True) == before
     assert (proof.run, proof.run_batch, list(proof.differing)) == ("equal", 7, [])
     alone = dataclasses.replace(decisions, following={"x:0": {0: 32}, "edges:0": {1: 32}})
     for kept in (alone, dataclasses.replace(decisions, open_axes={})):
-        assert of_few_entries(kept, 3, feeds) == (32, feeds)
+        assert few_entries(kept, 3) == 32
 
 
 def test_where_so_few_entries_do_not_run_all_do(monkeypatch):

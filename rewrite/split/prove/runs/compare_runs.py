@@ -66,6 +66,7 @@ def request_of(
     exact: Mapping[str, float],
     feeds: Mapping[str, np.ndarray],
     tables: TableStart = NO_TABLES,
+    count: int | None = None,
 ) -> CompareRequest:
     """What is run; of inputs, axes that may have any size have none in either step.
 
@@ -74,37 +75,40 @@ def request_of(
       exact: {constant of the split step: what it is rounded from}.
       feeds: {tensor: array} of both.
       tables: see `table_start`.
+      count: how many entries of the batch are fed; None for all.
     """
-    given, split = map(without_effects, (flat.graph_def, step.graph_def))
-    for node in (*given.node, *split.node):
-        for axis in decisions.open_axes.get(with_index(node.name), ()):
-            if axis < len(attribute(node, "shape").shape.dim):
-                node.attr["shape"].shape.dim[axis].size = -1
+    fed = {with_index(name): array for name, array in feeds.items()}
+    for feed, axis in () if count is None else decisions.axis_of_feed.items():
+        fed[feed] = fed[feed].take(np.arange(count), axis)
+    given, split = type(flat.graph_def)(), type(flat.graph_def)()
+    for own, graph_def in ((given, flat.graph_def), (split, step.graph_def)):
+        own.CopyFrom(without_effects(graph_def))
+        for node in own.node:
+            for axis in decisions.open_axes.get(with_index(node.name), ()):
+                if axis < len(attribute(node, "shape").shape.dim):
+                    node.attr["shape"].shape.dim[axis].size = -1
     return CompareRequest(
         StepRun(given.SerializeToString(), tuple(flat.fetches), {}),
         StepRun(split.SerializeToString(), tuple(step.fetches), exact),
-        {with_index(name): array for name, array in feeds.items()},
+        fed,
         _NUM_STEPS,
         tables,
     )
 
 
-def of_few_entries(
-    decisions: Decisions, num_shards: int, feeds: Mapping[str, np.ndarray]
-) -> tuple[int, Mapping[str, np.ndarray]]:
-    """How many entries a batch of two for each shard and one more has, and the feeds of the first.
+def few_entries(decisions: Decisions, num_shards: int) -> int:
+    """How many entries of the batch whole steps are run with: two for each shard and one more.
 
     All of them where the step takes no batch of any size, or more than the batch grows with it.
     """
     axes, batch, least = decisions.axis_of_feed, decisions.batch, 2 * num_shards + 1
     growing = {(feed, axis) for feed, each in decisions.following.items() for axis in each}
-    axis_of = {name: axes[with_index(name)] for name in feeds if with_index(name) in axes}
-    is_open = all(axis in decisions.open_axes.get(feed, ()) for feed, axis in axes.items())
-    is_cut = all(feeds[name].shape[axis] == batch > least for name, axis in axis_of.items())
-    if not (is_open and is_cut and growing <= {*axes.items()}):
-        return batch, feeds
-    few = {name: feeds[name].take(range(least), axis) for name, axis in axis_of.items()}
-    return least, {**feeds, **few}
+    shape_of = decisions.properties.shape
+    is_cut = all(
+        axis in decisions.open_axes.get(feed, ()) and (shape_of(feed) or ())[axis] == batch > least
+        for feed, axis in axes.items()
+    )
+    return least if is_cut and growing <= {*axes.items()} else batch
 
 
 def table_start(source: SourceModel) -> TableStart:
