@@ -119,7 +119,7 @@ def prove_split(
         feeds = feeds_of_opened(flat, decisions.properties, flat.feeds, seed=0)
     end = time.monotonic() + limits.run_seconds
     for batch in dict.fromkeys((few_entries(decisions, num_shards), decisions.batch)):
-        count = None if batch == decisions.batch else batch
+        count = 0 if batch == decisions.batch else batch
         request = request_of(flat, decisions, step, joints.exact, feeds, tables, count)
         compared = compare_runs(request, end - time.monotonic(), limits.memory_bytes)
         ran = 0 if compared.why_not else batch

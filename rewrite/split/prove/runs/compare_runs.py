@@ -66,7 +66,7 @@ def request_of(
     exact: Mapping[str, float],
     feeds: Mapping[str, np.ndarray],
     tables: TableStart = NO_TABLES,
-    count: int | None = None,
+    count: int = 0,
 ) -> CompareRequest:
     """What is run; of inputs, axes that may have any size have none in either step.
 
@@ -75,11 +75,11 @@ def request_of(
       exact: {constant of the split step: what it is rounded from}.
       feeds: {tensor: array} of both.
       tables: see `table_start`.
-      count: how many entries of the batch are fed; None for all.
+      count: how many entries of the batch are fed; 0 for all.
     """
     fed = {with_index(name): array for name, array in feeds.items()}
-    for feed, axis in () if count is None else decisions.axis_of_feed.items():
-        fed[feed] = fed[feed].take(np.arange(count), axis)
+    for feed, axis in decisions.axis_of_feed.items() if count else ():
+        fed[feed] = fed[feed].take(range(count), axis)
     given, split = type(flat.graph_def)(), type(flat.graph_def)()
     for own, graph_def in ((given, flat.graph_def), (split, step.graph_def)):
         own.CopyFrom(without_effects(graph_def))
