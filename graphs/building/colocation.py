@@ -1,15 +1,10 @@
 """Finds which ops must share a device, whatever the placement.
 
-An op must lie with another one for one of five reasons:
-
-- It says so (`_class: loc:@other`).
-- It takes a reference to a variable of TensorFlow 1.
-- It takes a resource handle. So a variable's handle, its reads, assigns and optimizer updates
-  belong together.
-- It makes or takes an Optional (what a conditional's branch keeps for its gradient), which
-  TensorFlow can't send to another task.
-- It makes or takes a list of tensors, where the devices are of several tasks
-  (`with_lists_together`).
+An op must lie with another one if it says so (`_class: loc:@other`); if it takes a reference to a
+variable of TensorFlow 1 or a resource handle (so a variable's handle, its reads, assigns and
+updates belong together); if it makes or takes an Optional (what a conditional's branch keeps for
+its gradient), which TensorFlow can't send to another task; or a list of tensors, where the devices
+are of several tasks (`with_lists_together`).
 
 TensorFlow moves ops to their variable without a word, whatever their device string says, so a
 placement that ignored this would not be what runs. Grappler's GetColocationGroups returns nothing

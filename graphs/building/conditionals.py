@@ -157,25 +157,12 @@ def _merged_for(merge: NodeDef, inputs: Sequence[str], switch: str, nodes: Nodes
     return inputs[index : index + 1]
 
 
-# Opens a conditional as TensorFlow lowers it: Switches, the branches' ops, Merges.
-#
-# The ops of a conditional "c" get these names in the flat graph:
-#
-# - "c/predicate" is the Switch of the condition itself. Its outputs lead to
-#   "c/then/input_control" and "c/else/input_control", each of which is live only in a run that
-#   takes its branch. The ops of a branch that have no inputs wait for them; where the conditional
-#   has control inputs, so do those that take an argument.
-# - "c/input_0" is the Switch of the first input after the condition. TensorFlow puts it on the
-#   device of the op that makes the input, so it is tied to that op.
-# - "c/then/op" and "c/else/op" are the branches' ops; in a Case they are "c/branch0/op" and so on.
-# - "c/output_0" is the Merge of the first output, and "c/branch_executed" that of side effects.
-#
-# Predicate, input controls and Merges have one device: that of the conditional's own NodeDef.
+# Opens a conditional as TensorFlow lowers it: Switches, the branches' ops, Merges, whose names and
+# devices docs/tensorflow_facts.md lists.
 #
 # Only one branch runs. So the ops of each of n branches count as 1 / n (`RawNode.share`), and in
-# the op graph each branch begins after the end of the one before it (`RawNode.after`). Then the
-# simulated time of all branches, one after the other, is what the conditional takes on average.
-# Otherwise two branches on two devices would look as if they ran side by side.
+# the op graph each branch begins after the end of the one before it (`RawNode.after`). Otherwise
+# two branches on two devices would look as if they ran side by side.
 
 
 class Boundary:

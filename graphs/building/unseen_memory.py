@@ -158,6 +158,34 @@ def copied_variables(nodes: Sequence[NodeDef]) -> tuple[set[int], dict[int, str]
     Returns:
       Indices of the nodes that read such a variable; {node that updates it: VarHandleOps}.
     """
+    reads, updates, in_rows = _accesses(nodes)
+    return (
+        {index for index, variable in reads if variable in in_rows},
+        {index: variable for index, variable in updates if variable in in_rows},
+    )
+
+
+def copied_on_write(nodes: Sequence[NodeDef]) -> list[tuple[int, list[int], int]]:
+    """(update, reads, variable) of all other variables, as indices of nodes.
+
+    An update copies the variable where what one of the reads gave is still needed.
+    """
+    index_of = {node.name: index for index, node in enumerate(nodes)}
+    reads, updates, in_rows = _accesses(nodes)
+    reads_of: dict[str, list[int]] = {}
+    for index, variable in reads:
+        reads_of.setdefault(variable, []).append(index)
+    return [
+        (index, reads_of[variable], index_of[variable])
+        for index, variable in updates
+        if variable in reads_of and variable not in in_rows
+    ]
+
+
+def _accesses(
+    nodes: Sequence[NodeDef],
+) -> tuple[list[tuple[int, str]], list[tuple[int, str]], set[str]]:
+    """(node, variable) of reads and of dense updates; the variables accessed in rows."""
     of_name = {node.name: node for node in nodes}
     reads: list[tuple[int, str]] = []
     updates: list[tuple[int, str]] = []
@@ -173,7 +201,4 @@ def copied_variables(nodes: Sequence[NodeDef]) -> tuple[set[int], dict[int, str]
             updates.append((index, variable))
         else:
             in_rows.add(variable)
-    return (
-        {index for index, variable in reads if variable in in_rows},
-        {index: variable for index, variable in updates if variable in in_rows},
-    )
+    return reads, updates, in_rows

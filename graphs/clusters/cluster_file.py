@@ -2,17 +2,9 @@
 
 Every key but `name`, `devices` and the devices' `name` and `memory` has a default. Links are
 directed. A pair of devices that is not listed has `default_link`, which must then be given. With
-`hosts`, the file describes one of several hosts (graphs/clusters/hosts.py).
-
-`tfplace calibrate` adds what it measured, which is 0 or empty where it is not given:
-
-- of the cluster `origin` (the `--cluster` value), `step_overhead_seconds` and `fetch_seconds`;
-- of a device `op_seconds`, `step_seconds`, `compute_slowdown` and `memory_slowdown`;
-- of a link the time that its transfers take of the devices at its two ends, `sender_busy_seconds`
-  and `receiver_busy_seconds`, each with a `..._per_byte`.
-
-`tfplace optimize` adds `taught`, {number: [value, low, high]}, to the file that it keeps of a
-machine (graphs/machine_numbers.py).
+`hosts`, the file describes one of several hosts (graphs/clusters/hosts.py). What `calibrate` adds,
+docs/clusters.md lists; `optimize` adds `taught`, {number: [value, low, high]}, to the file that it
+keeps of a machine (graphs/machine_numbers.py).
 """
 
 import dataclasses

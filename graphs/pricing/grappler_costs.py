@@ -13,7 +13,7 @@ an op that has a tensor of unknown size is not asked about.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.host.asked_child import ChildError, ask_child
 from graphs.names import data_inputs, op_of, source_of, tensor_of
 from graphs.op_graph import FloatArray
-from graphs.protos import Library, Message, NodeDef, Pickled, placeholder
+from graphs.protos import GraphDef, Library, Message, NodeDef, Pickled, placeholder
 
 PRICING_SECONDS = 600.0
 """Longest that Grappler may take; 10,000 kinds of ops take 2 s."""
@@ -214,24 +214,42 @@ def _is_size(found: Sequence[int], wanted: Sequence[int]) -> bool:
 def _ask(nodes: Sequence[NodeDef], versions: Message) -> Mapping[str, Pickled]:
     """Runs the pricing process on NodeDefs; {"error": ...} where it fails or dies."""
     from tensorflow.core.framework import graph_pb2
-    from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
 
     kinds = [node.name for node in nodes if node.name.startswith(_KIND)]
     if not kinds:
         return {"op_performance": []}
-    graph_def = graph_pb2.GraphDef(node=nodes, versions=versions)
+    return run_grappler(_request(graph_pb2.GraphDef(node=nodes, versions=versions), kinds))
+
+
+def _request(graph_def: GraphDef, fetched: Iterable[str]) -> dict[str, Pickled]:
+    """What `grappler_process` is asked of a graph of which some ops are fetched."""
+    from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
+
     meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph_def)
-    meta_graph.collection_def["train_op"].node_list.value.extend(kinds)
+    meta_graph.collection_def["train_op"].node_list.value.extend(fetched)
     unit = device_properties_pb2.DeviceProperties(
         type="CPU", num_cores=1, frequency=1, bandwidth=1000, memory_size=1 << 60
     )
     device = device_properties_pb2.NamedDevice(name=_DEVICE_NAME, properties=unit)
-    request = {
+    return {
         "meta_graph": meta_graph.SerializeToString(),
         "device": device.SerializeToString(),
-        "op_types": sorted({node.op for node in nodes}),
+        "op_types": sorted({node.op for node in graph_def.node}),
     }
-    return run_grappler(request)
+
+
+def optimized(flat: FlatGraph) -> GraphDef | None:
+    """What Grappler makes of a graph before it is run; None where it fails.
+
+    Folding constants runs ops without effects: for a graph that is run anyway.
+    """
+    from tensorflow.core.protobuf import config_pb2
+
+    config = config_pb2.ConfigProto()
+    config.graph_options.rewrite_options.min_graph_nodes = -1
+    request = _request(flat.graph_def, map(op_of, flat.fetches))
+    made = run_grappler({**request, "config": config.SerializeToString()}).get("optimized")
+    return None if made is None else type(flat.graph_def).FromString(made)
 
 
 def list_devices() -> list[Message]:

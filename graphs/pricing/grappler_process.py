@@ -7,6 +7,8 @@ A request is {"meta_graph": bytes, "device": bytes, "op_types": [str]}: a serial
 and NamedDevice, and what the graph uses. The answer is {"op_performance": [bytes]}, {"error": str}
 or, as Grappler aborts on op types that it does not know, {"error": str, "unknown_op_types": [str]}.
 The empty request asks for the devices of this host: {"devices": [bytes]}, serialized NamedDevices.
+A request that has "config", a serialized ConfigProto, asks for {"optimized": bytes} instead, the
+GraphDef that Grappler makes of the graph.
 """
 
 import importlib.util
@@ -62,6 +64,11 @@ def answer(request: dict[str, Pickled]) -> dict[str, Pickled]:
     try:
         item = tf_item.TF_NewItem(request["meta_graph"], True, True)
         cluster = tf_cluster.TF_NewVirtualCluster([request["device"]])
+        if "config" in request:
+            optimizer = importlib.import_module(f"{PACKAGES[-1]}._pywrap_tf_optimizer")
+            graph = request["config"], request["meta_graph"]
+            made = optimizer.TF_OptimizeGraphSerialized(cluster, *graph, False, "graph", False)
+            return {"optimized": made}
         performance, _, _ = tf_cluster.TF_MeasureCosts(item, cluster, False)
     except Exception as error:  # whatever pybind makes of a C++ status
         return {"error": str(error)}

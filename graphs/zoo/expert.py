@@ -3,21 +3,7 @@
 Every op of a zoo graph carries two integer attributes: `_tfplace_expert_part`, the part of the
 model that it belongs to (0..P-1, or -1 for the CPU), and `_tfplace_expert_parts`, P. Part p goes
 to GPU p * num_gpus // P, so that neighbouring parts share a GPU when there are fewer GPUs than
-parts. The model's builder chooses the parts:
-
-- rnnlm: one LSTM layer each; embedding with the first, softmax with the last.
-- nmt: one LSTM layer each, encoder before decoder; the source embedding with the encoder's first
-  layer, the target embedding with the decoder's first, attention and softmax with the last
-  (ColocRL, section 4.2, recalled).
-- inception_v3, resnet, nasnet: contiguous stages of blocks or cells, a classifier with the last
-  (ColocRL's expert for Inception-V3, recalled), an auxiliary head with the block it hangs on.
-- transformer: one encoder layer each; embeddings with the first, the language-model head last.
-- dlrm: tables spread so that bytes are even, all perceptrons with part 0 (table-wise model
-  parallelism of Naumov et al., 2019, on one host).
-- moe: one expert of every layer each; attention and gating with part 0 (GShard without its
-  replication of the shared layers).
-- cifar10: one part: nobody splits so small a network.
-
+parts. The model's builder chooses the parts (tfplace/docs/published.md, "Experts' placements").
 Gradient ops belong with their forward op, updates and slots with their variable.
 """
 

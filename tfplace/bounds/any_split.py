@@ -1,27 +1,4 @@
-"""The step time that no placement can beat, into however many shards the step is split.
-
-Let c(b) be what a copy of an op takes on some device for b entries of the batch of B. Prices are
-nondecreasing and convex in b, c(b) / b is nonincreasing, and so from the steps that were read it is
-known what c(b) is at least for any other b (number_range.py). For every M in [m, m'] then,
-
-* work: M copies take B c(k) / k together at least, where k = ceil(B / m) is the largest shard
-  that m has, and so do units of several ops on the class of devices that is cheapest by any
-  weights, whose least price has a falling ratio to b, too;
-* path: a copy takes c(floor(B / m')) at least, m''s least shard; tensors likewise;
-* what is whole takes what it takes in the step read last before m; what gathers tensors of several
-  shards takes no less together than there, since they only grow in number;
-* terms of a sum are added otherwise in other numbers of shards: at once, two at a time, or from
-  device to device, in blocks. All ops that add a tensor's terms take no less together, the more
-  shards there are; when each is done is not known, so no path goes through them.
-
-So the bounds of this folder hold for one shard of m' and the whole ops of it (step_roles.py), with
-the work of all M copies wherever the work of the step is counted, and the seconds of one copy
-wherever ops wait for each other (number_range.py). What is shared may be handed on from device to
-device. The step as it came is bounded for itself. Every M > 1 splits the same ops: roles that a
-step which was read does not have are left out. A range is the weaker, the longer it is; so the one
-with the least bound is cut in two until that is one number's, of which a step that was read has a
-bound of its own. The least over all ranges of M holds for any M.
-"""
+"""What no placement beats, into however many shards the step is split (docs/bounds.md)."""
 
 import dataclasses
 import itertools

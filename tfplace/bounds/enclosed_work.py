@@ -1,15 +1,6 @@
-"""Argument 4 of the path bound: what has to run between two ops of a chain takes all devices' time.
+"""Argument 3 of the path bound: what runs between two ops of a chain takes all devices' time.
 
-Let x_1 .. x_P be ops each of which waits for all before it. An op that waits for x_i, and for
-which x_j waits, runs between the end of x_i and the start of x_j, wherever it lies. Give a second
-of class k the weight w_k >= 0 with sum_k w_k slots_k count_k = 1 (as in load_bound.py): all devices
-together then have L to give in L seconds, and op n takes at least min_k w_k seconds[n, k] of it. So
-
-    start(x_j) - end(x_i) >= sum of min_k w_k seconds[n, k] over the ops n between, for each i < j,
-
-however a fork's branches are spread. A window (window_bound) says the same of one piece of the
-step; this can be said of many pieces of one path, one after another, and what waits for x_j has
-the gain of all pieces before it.
+docs/bounds.md has the argument, whose letters are used here.
 """
 
 import dataclasses

@@ -1,15 +1,6 @@
 """The load bound: all ops have to be done by the devices there are, memory included.
 
-Colocation units, each on one device, need a step of T seconds. For each class k of devices
-sum_u seconds[u, k] x[u, k] <= T slots_k count_k and sum_u bytes[u] x[u, k] <= room_k, where x[u, k]
-is 1 if unit u lies on class k. Every placement that fits obeys both, so for any weights w, m >= 0
-with sum_k w_k slots_k count_k = 1 it obeys their weighted sum,
-
-    T >= sum_u min_k (w_k seconds[u, k] + m_k bytes[u]) - sum_k m_k room_k.
-
-This holds whatever gave the weights: HiGHS only proposes them (Kelley's cutting planes for the
-dual of the linear program), and the right-hand side is summed up afterwards. No tolerance of a
-solver enters.
+docs/bounds.md has the argument: it holds whatever gave the weights, which HiGHS only proposes.
 """
 
 import dataclasses

@@ -81,20 +81,7 @@ def heads_and_tails(
     )
 
 
-# How soon each op can end: what it waits for stays on its device and queues, or pays a transfer.
-#
-# Ops are visited in graph order. Let E_k(u) be the bound on the end of op u on a device of class k,
-# and E'(u) that on its end anywhere but on the device of the op v that is visited, which lies on a
-# device of class k and starts at S. Every placement's schedule obeys three inequalities, and each
-# takes the results of the ones before it:
-#
-# 1. For each input u of v, whose tensor takes c seconds to another device:
-#    S >= min(E_k(u), E'(u) + c). It was made on v's device, or elsewhere and then moved.
-# 2. S >= the time at which v's device is done with the ancestors that must lie on it (staying.py).
-# 3. For each op x of a chain that ends in v: S >= min_k E_k(x) + the work that x and v enclose
-#    (enclosed_work.py).
-#
-# The bound on the whole step is the greatest E_k(v), plus the same for what follows v.
+# How soon each op can end (docs/bounds.md, Path): ops are visited in graph order.
 
 
 def soonest_ends(

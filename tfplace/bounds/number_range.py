@@ -1,4 +1,4 @@
-"""Some numbers of shards: what a step of any of them takes at least; see any_split.py."""
+"""Some numbers of shards: what a step of any takes at least (docs/bounds.md)."""
 
 import dataclasses
 import math
@@ -19,23 +19,6 @@ from tfplace.grouping.quotient import BoolArray
 BLOCK_BYTES = FIRST_BLOCK_BYTES // 4
 """Tensors above FIRST_AT_ONCE may go from shard to shard in blocks of so many bytes at least: the
 last block of a tensor, or one of few rows, is smaller than others."""
-
-
-# What a copy of an op takes at least in a number of shards that was not read.
-#
-# Let c(b) be what a copy takes on some device for b entries of the batch. A price is the sum of an
-# op's kernels, each of which takes a constant and a share of b, and no less than a launch, so
-#
-#     c is nondecreasing, c(b) / b is nonincreasing, and c is convex.
-#
-# Known are the prices c(e_1), c(e_2), .. of the steps that were read: the least and the greatest of
-# a step's copies are those of floor(B / M) and ceil(B / M) entries. For any other b then,
-#
-#     c(b) >= c(e) for e <= b,    c(b) >= c(e) b / e for e >= b,
-#     c(b) >= the line through two neighbours (e, c(e)) at b, unless b lies between them.
-#
-# A sum of ops of one device obeys all this, too. Where three prices of an op are not convex (an op
-# whose work grows otherwise), lines say nothing of it.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,16 +1,6 @@
-"""A problem without what makes it hard: what every bound here may rely on, and nothing else.
+"""A problem without what makes it hard: what every bound here may rely on (docs/bounds.md).
 
-Dropped are the order in which a device takes ready ops and, but for some channels, what transfers
-do to each other. Kept is what the contract, section 6, makes true of every placement's schedule:
-
-* an op takes op_seconds of its device, which runs at most `slots` at once;
-* an op starts when its inputs are there: at once on the producer's device, elsewhere not before
-  latency + bytes / bandwidth after the producer's end, on the quickest link that there is;
-* a device's way in (or out) carries one transfer at a time where the channel rule says so;
-* ops of a colocation group share a device.
-
-Devices with equal costs and slots form a class; K classes. All of this holds backward in time
-too, which turns bounds on how soon an op ends into bounds on how much follows it.
+Devices with equal costs and slots form a class; K classes.
 """
 
 import dataclasses

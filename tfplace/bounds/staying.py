@@ -1,19 +1,6 @@
 """Argument 2 of the path bound: ancestors that must lie on an op's device queue there before it.
 
-Let op v lie on a device of class k and start at S. An ancestor a that lies elsewhere ends no sooner
-than E'(a), and then at least leave(a) seconds pass until v starts: on every path from a to v one
-edge at least goes to v's device and pays its transfer. So a lies on v's device whenever
-
-    S < threshold(a) = E'(a) + leave(a).
-
-All such ancestors ran on v's device before S. Those of them that start no sooner than h take
-their seconds over the slots after h, so for every h
-
-    S >= h + sum of seconds(a) / slots over the ancestors a with S < threshold(a), head(a) >= h.
-
-The bound is the least S that does not contradict itself. With one transfer time for all edges it
-is Papadimitriou and Yannakakis' (SIAM J. Computing 1990); like theirs it also holds where ops may
-be computed twice.
+docs/bounds.md has the argument, whose letters are used here.
 """
 
 from typing import NamedTuple

@@ -1,21 +1,6 @@
 """The travel bound: work that no device can do in time is spread, and what it shares travels.
 
-Fan out: tensor t is used by ops of W device seconds, none of which starts before a or ends less
-than b before the end. In a step of T seconds one device does at most T - a - b of that, so the ops
-lie on n >= W / (T - a - b) devices, and t goes to n - 1 of them at least. A weight is such a t.
-
-Fan in: op q uses tensors that nothing else uses, whose producers have W device seconds. These lie
-on n >= W / (T - a - b) devices, and each of them but q's sends q one of the tensors at least. The
-sum of a gradient is such a q.
-
-Each transfer holds h channels for s seconds at least, and there are C channels, so
-
-    C T >= sum over all fans of (n - 1) h s.
-
-Where all that leaves (reaches) a device waits for one channel, each fan has T >= (n - 1) s besides,
-and n is no more than there are devices. The least T that obeys all this is the bound. No transfer
-counts twice: a fan out counts those of one tensor with several users, a fan in those of tensors
-with one. Device seconds are seconds over slots, on the class of devices where that is least.
+docs/bounds.md has the argument, whose letters are used here.
 """
 
 import dataclasses

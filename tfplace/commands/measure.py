@@ -20,7 +20,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     from graphs.effects import left_out, left_out_sentence
     from graphs.placement_file import placement_text
-    from tfplace.choosing.real_runs.compare import compare, compare_memory
+    from tfplace.choosing.real_runs.compare import compare
+    from tfplace.choosing.real_runs.peak_memory import compare_memory
     from tfplace.choosing.scheduling.model_order import with_order
     from tfplace.measurement.training_run import StepLimits
     from tfplace.preparing.prepare import prepare

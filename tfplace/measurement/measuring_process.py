@@ -31,7 +31,7 @@ from tfplace.measurement.training_run import (
     StepLimits,
     TrainingRun,
 )
-from tfplace.measurement.workers import EXECUTOR_THREADS, NO_WORKERS, WorkerPool, start_workers
+from tfplace.measurement.workers import NO_WORKERS, WorkerPool, start_workers
 
 _LOGGER = logging.getLogger(__name__)
 _CHILD = "tfplace.measurement.measuring_child"
@@ -68,7 +68,7 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
         cluster: Cluster,
         soft_placement: bool = False,
         all_seconds: float = math.inf,
-        executor_threads: int = EXECUTOR_THREADS,
+        executor_threads: int | None = None,
     ) -> None:
         """Starts nothing yet.
 
@@ -77,7 +77,7 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
           soft_placement: see RuntimeConfig.
           all_seconds: the longest that all requests may take, from now on; what runs then is
             ended, and what is asked later is a "timeout".
-          executor_threads: of each worker that is started.
+          executor_threads: of each worker that is started; None: as `start_workers` has it.
         """
         self._executor_threads = executor_threads
         self._all_seconds, self._end = all_seconds, time.monotonic() + all_seconds

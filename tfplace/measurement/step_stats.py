@@ -1,18 +1,8 @@
 """TensorFlow's record of one traced step (a StepStats proto) as arrays.
 
-What TensorFlow's GPU tracer writes beside the host's rows (xplane_to_step_stats.cc), all in whole
-microseconds and under the number of the *physical* GPU:
-
-  /device:GPU:0/stream:all           every kernel, named "op:Type" after the op that launched it
-  /device:GPU:0/stream:7             the same again, stream by stream
-  /device:GPU:0/memcpy               copies, named likewise; "MemcpyD2D …" is the label of one
-  /device:GPU:0/stream:7<MemcpyH2D>  the same again
-  /device:GPU:0/sync                 the host's waiting
-
-TensorFlow 1 wrote "/gpu:0/stream:all" at first, and named a copy "op:Type:MEMCPYDtoD".
-
-An op has its host row, which is its launch, on the *logical* device, so that tells whose a kernel
-is where one GPU is split, or where several tasks each have a GPU 0.
+What its GPU tracer writes beside the host's rows has the number of the *physical* GPU
+(docs/tensorflow_facts.md). An op has its host row, which is its launch, on the *logical* device, so
+that tells whose a kernel is where one GPU is split, or where several tasks each have a GPU 0.
 """
 
 import collections

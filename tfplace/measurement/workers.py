@@ -27,6 +27,15 @@ EXECUTOR_THREADS = 2
 the first is busy, or that would wait until nothing else is ready here (decision 056)."""
 
 
+def executor_threads(num_devices: int) -> int:
+    """Of each worker of a step on so many devices: of a step on one, nothing arrives.
+
+    There a second thread would only begin a second op beside the first, on the same core: as slow,
+    and by the chance of their turns both hold their memory.
+    """
+    return EXECUTOR_THREADS if num_devices > 1 else 1
+
+
 @dataclasses.dataclass(frozen=True)
 class WorkerPool(contextlib.AbstractContextManager["WorkerPool"]):
     """Running worker processes, which the context manager ends.
@@ -91,7 +100,7 @@ def start_workers(
     num_workers: int,
     timeout_seconds: float = 60.0,
     memory_bytes: Sequence[int] = (),
-    executor_threads: int = EXECUTOR_THREADS,
+    num_threads: int | None = None,
     reachable: bool = False,
 ) -> WorkerPool:
     """Starts worker processes and waits until each one serves.
@@ -103,7 +112,7 @@ def start_workers(
         logged, as their times then mean little.
       timeout_seconds: the longest wait for all of them.
       memory_bytes: [num_workers] the most that the ops of each may take; empty: no limit.
-      executor_threads: of each worker.
+      num_threads: executor threads of each worker; None: as a step on all of them wants.
       reachable: whether they stay in this process's network, since it connects to them itself.
 
     Raises:
@@ -133,7 +142,7 @@ def start_workers(
                 core = usable[task % len(usable)]
                 limit = memory_bytes[task] if memory_bytes else 0
                 arguments = [str(task), str(core), ",".join(addresses), str(limit)]
-                arguments.append(str(executor_threads))
+                arguments.append(str(num_threads or executor_threads(num_workers)))
                 children.append(start_child(_WORKER, arguments, environment=network))
                 ends.callback(children[-1].end)
             failures = _wait_until_ready(children, deadline)

@@ -38,8 +38,8 @@ class Attribution:
       nodes_of: {executed node: its own op first, then those that it took over}; executed nodes
         that only the runtime knows (sends, feeds) are not in it.
       is_absent: bool[nodes] not executed as such: folded, merged, taken over, or not needed.
-      place: i8[nodes] where TensorFlow lists it among the executed nodes; of an absent one that
-        of the last node before it, -1 where there is none.
+      place: i8[nodes] where TensorFlow lists it, or what took it over, among the executed nodes;
+        of another absent one that of the last node before it, -1 where there is none.
     """
 
     nodes_of: Mapping[str, Sequence[int]]
@@ -92,21 +92,20 @@ def attribute(nodes: Sequence[NodeDef], executed: Sequence[ExecutedNode]) -> Att
         if _took_over(node, nodes[root]):
             others = _taken_over(root, nodes, index, may_be_taken, claimed)
         nodes_of[node.name] = (root, *others)
-    return Attribution(nodes_of, is_absent, _places(nodes, index, executed, root_of))
+    return Attribution(nodes_of, is_absent, _places(nodes, index, executed, nodes_of))
 
 
 def _places(
     nodes: Sequence[NodeDef],
     index: Mapping[str, int],
     executed: Sequence[ExecutedNode],
-    root_of: Mapping[str, int],
+    nodes_of: Mapping[str, Sequence[int]],
 ) -> npt.NDArray[np.int64]:
     """Attribution.place."""
     place = np.full(len(nodes), -1, dtype=np.int64)
     for position, made in enumerate(executed):
-        root = root_of.get(made.name)
-        if root is not None and place[root] < 0:
-            place[root] = position
+        here = np.array(nodes_of.get(made.name, ()), dtype=np.int64)
+        place[here[place[here] < 0]] = position
     for i, node in enumerate(nodes):
         if place[i] < 0 and node.input:
             place[i] = max(place[index[op_of(name)]] for name in node.input)

@@ -28,6 +28,7 @@ from graphs.machine_numbers import on_taught_machine
 from graphs.op_graph import IntArray
 from graphs.placement_file import beside_others, read_placement
 from graphs.pricing.costs import Costs
+from graphs.pricing.grappler_costs import optimized
 from graphs.problem import Problem
 from graphs.protos import GraphDef
 from graphs.source_model import SourceModel
@@ -36,12 +37,15 @@ from rewrite.order.order_edges import OrderEdge, known_order
 from rewrite.place_graph import known_origins, place_graph
 from rewrite.split.states import Place
 from tfplace.measurement.presence import is_present
+from tfplace.measurement.training_run import ExecutedNode
 from tfplace.preparing.cost_cache import CostCache
+from tfplace.preparing.executed_graph import attribute
 from tfplace.preparing.executed_run import STEPS
 from tfplace.preparing.find_costs import TimedStep, find_costs
 from tfplace.preparing.loaded_model import LoadedModel, load_model
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.steps_read import StepsRead
+from tfplace.preparing.traced_costs import op_turn
 from tfplace.preparing.written_devices import written_devices
 from tfplace.search.instance import Instance
 
@@ -94,6 +98,18 @@ class PreparedModel(LoadedModel):
         return Instance(
             self.problem, self.given, expert_placement(self.flat.graph_def, self.problem)
         )
+
+    @functools.cached_property
+    def op_turn(self) -> IntArray | None:
+        """i4[N]: the ops' places as a run listed them, else as Grappler does; None: it fails."""
+        if self.costs.op_turn is not None:
+            return self.costs.op_turn
+        made = optimized(self.flat)
+        if made is None:
+            return None
+        executed = [ExecutedNode(n.name, n.op, n.device, tuple(n.input)) for n in made.node]
+        place = attribute(self.flat.graph_def.node, executed).place
+        return op_turn(place, self.built.op_of_node, self.problem.num_ops)
 
     def in_model(self) -> npt.NDArray[np.bool_]:
         """b[N]: whether the model has the op; those that opening the calls added it has not."""

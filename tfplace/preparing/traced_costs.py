@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphs.cluster import Device
-from graphs.op_graph import FloatArray, IntArray
+from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.pricing.costs import Costs, Provenance
 from tfplace.preparing.node_seconds import TracedNodes
 
@@ -68,14 +68,14 @@ def with_traced_seconds(
         notes=(*costs.notes, *_notes(list(traced.values()))),
         provenance=provenance,
         wall_time_coverage=min((n.wall_time_coverage for n in traced.values()), default=None),
-        op_turn=None if first.is_by_unsplit else _op_turn(first, op_of_node, num_ops),
+        op_turn=None if first.is_by_unsplit else op_turn(first.place, op_of_node, num_ops),
     )
 
 
-def _op_turn(nodes: TracedNodes, op_of_node: IntArray, num_ops: int) -> IntArray:
+def op_turn(place_of_node: LongArray, op_of_node: IntArray, num_ops: int) -> IntArray:
     """i4[N]: ops in the order of their first nodes, of equals by index."""
     place = np.full(num_ops, np.iinfo(np.int64).max)
-    np.minimum.at(place, op_of_node, nodes.place)
+    np.minimum.at(place, op_of_node, place_of_node)
     turn = np.empty(num_ops, dtype=np.int32)
     turn[np.argsort(place, kind="stable")] = np.arange(num_ops, dtype=np.int32)
     return turn

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from graphs.counted import counted
 from graphs.machine_numbers import CONTENTION, DISPATCH, ENDS, LATENCY, RATE, SPEED, START
-from tfplace.choosing.real_runs.compare import MemoryPeak
+from tfplace.choosing.real_runs.peak_memory import MemoryPeak
 from tfplace.choosing.run_results import PLACED, Comparison, Round
 from tfplace.measurement.timing import Timing
 from tfplace.report.text import print_facts

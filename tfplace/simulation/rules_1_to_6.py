@@ -1,19 +1,8 @@
 """Rules 1 to 6 of the contract, section 6, compiled; each stands beside its number.
 
-The contract is `tfplace/docs/contract.md`. A run goes from instant to instant. An instant is a set
-of rounds: the ends, then the arrivals, then the starts of that instant; a zero-second op that is
-started in one round ends in the next. Where the contract leaves room, this is how it is read:
-
-* An arrival that an end of this round causes at this very instant (no bytes, no latency)
-  belongs to this round: ends are applied before arrivals.
-* Ops that became ready at one instant have equal times whatever their round, so among them the
-  op index alone decides.
-* Each output is freed for itself: when its own last local user has ended, its own transfers have
-  arrived, and nothing that shares its buffer there is held any more.
-* Half-open intervals: usage counts only after everything at its instant is applied, so an
-  interval of no length, such as a zero-second op's temp bytes, holds nothing.
-* A transfer may be queued: its copy is held from its start, which lies in the future then; such
-  starts are instants too.
+A run goes from instant to instant. An instant is a set of rounds: the ends, then the arrivals, then
+the starts of that instant; a zero-second op that is started in one round ends in the next. Where
+the rules leave room, the contract says below them how they are read.
 """
 
 import numpy as np

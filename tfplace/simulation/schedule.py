@@ -86,13 +86,14 @@ class HeldIntervals:
     bytes: LongArray
 
 
-def memory_use(problem: Problem, schedule: Schedule) -> list[MemoryUse]:
+def memory_use(
+    problem: Problem, schedule: Schedule, held: "HeldIntervals | None" = None
+) -> list[MemoryUse]:
     """What each device holds over the run (the contract, section 6, rule 6), by the schedule.
 
-    Returns:
-      [D]; the maximum of each is the simulation's peak.
+    [D]; the maximum of each is the simulation's peak. None for `held` is `held_intervals`.
     """
-    held = held_intervals(problem, schedule)
+    held = held or held_intervals(problem, schedule)
     persistent = np.zeros(problem.num_devices, dtype=np.int64)
     np.add.at(persistent, schedule.device_of_op, problem.graph.op_persistent_bytes)
     uses = []

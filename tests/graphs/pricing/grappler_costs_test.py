@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from graphs.building.flatten import flatten
 from graphs.building.shapes import infer
-from graphs.pricing.grappler_costs import estimate, with_defaults
+from graphs.pricing.grappler_costs import estimate, optimized, with_defaults
 from graphs.source_model import TensorSpec
 
 v1 = tf.compat.v1
@@ -71,3 +71,20 @@ def test_a_size_that_a_run_decides_is_not_taken_for_one():
     found = dict(zip([node.name for node in flat.graph_def.node], work.flops, strict=True))
     assert np.isnan(found["product"]) and found["known"] == 2 * 64**3
     assert not np.isnan(with_defaults(flat, properties, work).flops).any()
+
+
+def test_what_is_run_is_what_grappler_leaves():
+    def build(x, w):
+        return tf.nn.relu(tf.identity(x @ w)) + tf.constant(2.0) * tf.constant(3.0)
+
+    step = tf.function(lambda x, w: tf.identity(build(x, w), "out")).get_concrete_function(
+        tf.TensorSpec([4, 8], name="x"), tf.TensorSpec([8, 8], name="w")
+    )
+    feeds = [TensorSpec("x:0", "float32", (4, 8)), TensorSpec("w:0", "float32", (8, 8))]
+    made = optimized(flatten(step.graph.as_graph_def(), feeds, ["out:0"]))
+    ops = [node.op for node in made.node]
+    assert "Mul" not in ops and ops.count("MatMul") == 1 and "Relu" in ops
+    assert len(ops) < len(step.graph.as_graph_def().node)
+    broken = flatten(step.graph.as_graph_def(), feeds, ["out:0"])
+    next(node for node in broken.graph_def.node if node.op == "Relu").op = "NoSuchOp"
+    assert optimized(broken) is None

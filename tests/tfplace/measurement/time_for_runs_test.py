@@ -19,7 +19,6 @@ from tfplace.measurement.training_run import (
     StepRequest,
     TrainingRun,
 )
-from tfplace.measurement.workers import EXECUTOR_THREADS
 
 CLUSTER = cluster_of(LOGICAL_CPUS)
 OUT_OF_TIME = Infeasible("timeout", "the 9 s for real runs were used up")
@@ -131,8 +130,8 @@ def test_little_time_goes_to_steps_that_count_and_none_where_it_would_not_do(
 
 
 def test_workers_that_start_too_slowly_are_out_of_time_too(monkeypatch):
-    def start(num_workers, timeout_seconds, memory_bytes, executor_threads):
-        assert (timeout_seconds, executor_threads) == (9.0, EXECUTOR_THREADS)
+    def start(num_workers, timeout_seconds, memory_bytes, num_threads):
+        assert (timeout_seconds, num_threads) == (9.0, None)
         clock.now += timeout_seconds
         raise ClusterError("worker 0: it was not ready in time")
 

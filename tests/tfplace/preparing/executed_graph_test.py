@@ -58,7 +58,7 @@ def test_a_fused_op_stands_for_all_that_it_took_over() -> None:
 def test_places_are_those_of_the_executed_list_and_of_what_came_before() -> None:
     executed = _executed("_recv_x _Recv", "w VarHandleOp", "sum _FusedMatMul x read b")
     place = attribute(DENSE, executed).place
-    np.testing.assert_array_equal(place, [-1, 1, 1, 1, -1, 2])
+    np.testing.assert_array_equal(place, [-1, 1, 2, 2, -1, 2])
 
 
 def test_a_chain_of_additions_becomes_one_of_a_new_name() -> None:

@@ -95,7 +95,7 @@ def _timed(
         arguments = decided.prepared, options, decided.searched, decided.choice, held
         won = contest(*arguments, seconds, reserved, progress)
         if won is None:
-            progress.say("there is no time to time rivals, too: the best prediction is compared")
+            progress.say("there is no time to time rivals, too: one placement is compared")
         else:
             decided, tried = _after(decided, won), won.tried[:MOST_TRIED]
     prepared, searched, choice = decided.prepared, decided.searched, decided.choice

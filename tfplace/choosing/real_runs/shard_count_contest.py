@@ -44,6 +44,10 @@ CONTEST_ROUND = dataclasses.replace(FIRST_ROUND, min_steps=3)
 CLOSE = 1.3
 """Another number of shards is timed if its predicted step is at most so many times the best one."""
 
+PLAIN = 1.15
+"""Where nothing can be timed, data parallelism is written if it takes at most so many times as
+long as the best prediction."""
+
 
 @dataclasses.dataclass(frozen=True)
 class _Rival:
@@ -111,8 +115,9 @@ def time_beside_others(
         held.process.end_after(seconds)
     with held or child_for(found.prepared, max(seconds, 0.0)) as held:
         limit = PARTS["contest"].share * max(seconds - split_seconds, 0.0)
-        rivals = _that_can_be_timed(_rivals(found, others), limit, held)
-        best = None
+        close = _rivals(found, others)
+        rivals = _that_can_be_timed(close, limit, held)
+        best = _plainest(close)
         if len(rivals) > 2:  # between one device and another the comparison afterwards decides
             best = _fastest(rivals, options, progress, limit, held)
         if best is not None:
@@ -152,6 +157,19 @@ def _seconds_to_time(rival: _Rival, is_begun: bool) -> float:
     num_steps = FIRST_STEPS * (not is_begun) + CONTEST_ROUND.warmup_steps + CONTEST_ROUND.min_steps
     preparing = 0.0 if is_begun else SECONDS_PER_OP * rival.found.prepared.problem.num_ops
     return preparing + num_steps * SLOWER * rival.candidate.step_seconds
+
+
+def _plainest(rivals: Sequence[_Rival]) -> _Rival | None:
+    """Where rivals can't be timed: data parallelism in the fewest shards, if it is close.
+
+    Who loses least by what a prediction misses is the best bet. None: as predicted.
+    """
+    limit = PLAIN * rivals[0].candidate.step_seconds
+    plain = [each for each in rivals if each.candidate.name == DATA_PARALLEL]
+    close = [each for each in plain if each.candidate.step_seconds <= limit]
+    if rivals[0].found.prepared.split is None:
+        return None
+    return min(close, key=lambda each: each.found.prepared.problem.num_ops, default=None)
 
 
 def _single(found: Found) -> Candidate:

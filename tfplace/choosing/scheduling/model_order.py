@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.building.frames import depth_in_conditionals
-from graphs.executor_model import depth_first
 from graphs.flat_graph import Origin
 from graphs.graph_view import GraphView
 from graphs.names import op_of
@@ -21,7 +20,6 @@ from rewrite.split.effects import changes_state
 from tfplace.choosing.scheduling.anchors import Anchors, Bools, anchors_of
 from tfplace.choosing.scheduling.edges import OrderEdges
 from tfplace.choosing.scheduling.list_schedules import Ordered, ordered
-from tfplace.measurement.workers import EXECUTOR_THREADS
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel
@@ -114,10 +112,7 @@ def wanted_order(options: ProblemOptions, is_present: bool) -> str:
 
 
 def simulated_in_order(
-    prepared: PreparedModel,
-    device_of_op: IntArray,
-    without: Simulated | None = None,
-    as_run: bool = False,
+    prepared: PreparedModel, device_of_op: IntArray, without: Simulated | None = None
 ) -> Simulated:
     """A placement simulated with the order that it gets; its ops may be renumbered then.
 
@@ -125,18 +120,11 @@ def simulated_in_order(
       prepared: the problem, and whether its placements get an order.
       device_of_op: i4[N].
       without: the placement simulated without; None to do so where it is needed.
-      as_run: whether ops start depth-first, as rule 7 has it, though nothing was calibrated, and
-        as many at once as an executor has threads.
     """
     problem = prepared.problem
     if isinstance(prepared.order, ModelOrder):
         edged = prepared.order.ordered(prepared, device_of_op).edged()
         problem, device_of_op, without = edged.problem, edged.renumbered(device_of_op), None
-    if as_run and problem.executor is None:
-        executor = depth_first(problem.graph.op_types, problem.num_devices)
-        slots = np.maximum(problem.device_slots, EXECUTOR_THREADS)
-        problem = dataclasses.replace(problem, executor=executor, device_slots=slots)
-        without = None
     return without or simulated(problem, device_of_op)
 
 

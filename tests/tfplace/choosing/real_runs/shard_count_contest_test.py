@@ -124,6 +124,16 @@ def test_where_there_is_time_for_two_the_comparison_afterwards_decides_alone(rea
     assert real.asked == [] and real.unsplit is whole
 
 
+def test_where_nothing_is_timed_first_data_parallelism_is_compared_if_it_is_close(real):
+    whole = found(1, num_ops=3000)
+    four = found(4, evenly=1.05, num_ops=9000)
+    two = found(2, seconds=1.02, evenly=1.1, num_ops=6000)
+    assert written(four, two, whole)[0] == "run of 2"
+    assert real.asked == [] and real.timed == ["2 on [1, 0]"] and real.unsplit is whole
+    assert written(found(4, num_ops=9000), whole)[0] == "run of 4"
+    assert real.timed[-1] == "4 on [0, 1]"  # data parallelism takes 1.2 times as long
+
+
 def test_without_other_numbers_nothing_is_timed_beside_it(real):
     assert written(found(2))[0] == "run of 2"
     assert real.asked == [] and real.timed == ["2 on [0, 1]"]
