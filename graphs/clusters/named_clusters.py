@@ -1,16 +1,11 @@
 """The clusters that have names; named_clusters.json has every figure with its source.
 
 A cluster `k80x4` is one host: `/device:CPU:0` and `/device:GPU:0` to `/device:GPU:3`. Memory is
-the nominal size; `--memory_reserve` covers what ECC and the CUDA context take.
-
-Link bandwidth is what TensorFlow's transfers reach where that was measured, not the bus's nominal
-rate. Link latency is what one transfer costs TensorFlow over and above its bytes. 30 us on PCIe and
-20 us on NVSwitch are estimates; `tfplace calibrate` measures instead.
-`nvlinks` has, by the number of GPUs, the NVLinks of each pair in an uneven mesh: the peers' rate is
-then that of one, and pairs without one go over PCIe.
-
-GPUs are priced by the class of each kernel (graphs/pricing/kernel_classes.json). `efficiency` is a
-CPU's share of its fused multiply-add peak that training reaches on all cores, an estimate.
+the nominal size; `--memory_reserve` covers what ECC and the CUDA context take. Links are as fast as
+TensorFlow's transfers were measured, not as the bus; latency is what one transfer costs beside its
+bytes (estimates; `tfplace calibrate` measures). `nvlinks` has, by the number of GPUs, the NVLinks
+of each pair in an uneven mesh: pairs without one go over PCIe. GPUs are priced by the class of each
+kernel. `efficiency` is a CPU's share of its fused multiply-add peak that training reaches.
 """
 
 import functools

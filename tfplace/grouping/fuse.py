@@ -1,14 +1,12 @@
 """A smaller problem that takes about as long to run: small ops fused with what they wait for.
 
-Most ops of a training graph are small: constants, reads, elementwise ops behind a product. What a
-search on coarse groups asks of the simulator hardly depends on when exactly each of them runs, but
-simulating them is most of the work. The fused problem keeps every transfer between groups, all
-bytes and all seconds, and has a half to a fifth of the ops: a run of nmt with 4 layers takes 0.83
-ms instead of 2.56.
+What a search on coarse groups asks of the simulator hardly depends on when exactly each small op
+runs, but simulating them is most of the work. The fused problem keeps every transfer between
+groups, all bytes and all seconds, and has a half to a fifth of the ops.
 
-It is not exact. A chain of small ops would wait in its device's queue at each of them, a fused op
-waits once: within 0.6 % on inception_v3, but up to 17 % too quick on what was annealed on it (nmt
-with 4 layers). So the end of a search has to be made on the whole problem.
+It is not exact: a chain of small ops would wait in its device's queue at each of them, a fused op
+waits once (0.6 % on inception_v3, up to 17 % too quick on nmt). So a search ends on the whole
+problem.
 """
 
 import dataclasses

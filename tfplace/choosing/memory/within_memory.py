@@ -16,6 +16,7 @@ from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.memory.memory_plan import Planned, as_nodes, fitted, may_change
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Found
+from tfplace.choosing.scheduling.model_order import OwnOrder
 from tfplace.choosing.unsplit_baselines import Unsplit
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.options import OptimizeOptions
@@ -109,7 +110,7 @@ def _found(found: Found, made: PreparedModel, best: Candidate, without: float) -
         unsplit=found.searched.unsplit
         or Unsplit(old.problem, found.searched.baselines, found.searched.everything),
     )
-    return Found(dataclasses.replace(made, order=old.order, steps_read=old.steps_read), searched)
+    return Found(dataclasses.replace(made, order=OwnOrder(), steps_read=old.steps_read), searched)
 
 
 def plan_facts(prepared: PreparedModel, device_of_op: IntArray) -> JsonObject | None:

@@ -18,8 +18,9 @@ from graphs.source_model import SourceModel
 from rewrite.order.order_edges import OrderEdge, without_cycles
 from rewrite.split.effects import changes_state
 from tfplace.choosing.scheduling.anchors import Anchors, Bools, anchors_of
-from tfplace.choosing.scheduling.edges import OrderEdges
+from tfplace.choosing.scheduling.edges import OrderEdges, with_order_edges
 from tfplace.choosing.scheduling.list_schedules import Ordered, ordered
+from tfplace.choosing.scheduling.sequence import sequence_edges
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel
@@ -59,23 +60,25 @@ class ModelOrder:
 
     def ordered(self, prepared: PreparedModel, device_of_op: IntArray) -> Ordered:
         """A placement of the prepared model's problem with its order."""
-        own = self._ranks.get(_key(device_of_op))
         key = (id(prepared.problem), _key(device_of_op))
         if key not in self._found:
             while len(self._found) >= MOST_KEPT:
                 self._found.pop(next(iter(self._found)))
             began = time.monotonic()
-            found = ordered(
-                prepared.problem,
-                device_of_op,
-                self._anchors_of(prepared),
-                lambda edges: writable(prepared, edges),
-                () if own is None else (own,),
-                self._until,
-            )
-            self._found[key] = (prepared.problem, found)
+            self._found[key] = (prepared.problem, self._find(prepared, device_of_op))
             self.seconds = time.monotonic() - began
         return self._found[key][1]
+
+    def _find(self, prepared: PreparedModel, device_of_op: IntArray) -> Ordered:
+        own = self._ranks.get(_key(device_of_op))
+        return ordered(
+            prepared.problem,
+            device_of_op,
+            self._anchors_of(prepared),
+            lambda edges: writable(prepared, edges),
+            () if own is None else (own,),
+            self._until,
+        )
 
     def _anchors_of(self, prepared: PreparedModel) -> Anchors:
         """Of the last problem that was asked about they are kept."""
@@ -84,6 +87,19 @@ class ModelOrder:
             anchors = anchors_of(prepared.problem, bodies_of(prepared), may_be_waited_for(prepared))
             self._anchors = prepared.problem, anchors
         return anchors
+
+
+class OwnOrder(ModelOrder):
+    """The sequence in which a step is simulated, op by op: a memory plan fits in no other one."""
+
+    def _find(self, prepared: PreparedModel, device_of_op: IntArray) -> Ordered:
+        problem, anchors = prepared.problem, self._anchors_of(prepared)
+        without = simulated(problem, device_of_op)
+        edges = sequence_edges(problem, without.known_schedule(), anchors, every=True)
+        edges = writable(prepared, edges)
+        edged = with_order_edges(problem, edges)
+        outcome = simulated(edged.problem, edged.renumbered(device_of_op)).outcome
+        return Ordered(problem, edges, device_of_op, outcome, without.outcome)
 
 
 def _key(device_of_op: IntArray) -> bytes:

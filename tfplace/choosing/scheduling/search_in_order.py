@@ -152,7 +152,7 @@ def _share(prepared: PreparedModel) -> float:
 def _is_searched(prepared: PreparedModel, options: OptimizeOptions) -> bool:
     """Whether there is something to search on for; with an executor ranks are not simulated."""
     return (
-        isinstance(prepared.order, ModelOrder)
+        type(prepared.order) is ModelOrder
         and options.algorithm == ALGORITHM
         and options.evaluator != "measure"
         and prepared.problem.executor is None

@@ -18,8 +18,10 @@ from tfplace.choosing.scheduling.edges import OrderEdges, order_edges
 from tfplace.simulation.schedule import Schedule
 
 
-def sequence_edges(problem: Problem, wanted: Schedule, anchors: Anchors) -> OrderEdges:
-    """The edges that keep to a schedule of the problem.
+def sequence_edges(
+    problem: Problem, wanted: Schedule, anchors: Anchors, every: bool = False
+) -> OrderEdges:
+    """The edges that keep to a schedule of the problem; `every` also where the simulator would.
 
     Devices that run several ops at once are left alone: an edge waits for an op's end, which says
     nothing of which of two starts first.
@@ -36,7 +38,7 @@ def sequence_edges(problem: Problem, wanted: Schedule, anchors: Anchors) -> Orde
             body = int(anchors.body_of_op[op])
             if not anchors.is_real[op]:
                 continue
-            if op in held and body in last_in:
+            if (every or op in held) and body in last_in:
                 before.append(last_in[body])
                 after.append(op)
             if anchors.may_hold[op]:

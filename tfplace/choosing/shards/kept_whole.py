@@ -2,16 +2,12 @@
 
 A copy of an op for each shard needs the op's weights on each shard's device, and sends a gradient
 of their size back. Where many layers work side by side on a part of the batch each, as the experts
-of a mixture do, a device may as well compute one of them for the whole batch: then what it reads
-and makes of the batch travels, and no weights do.
+of a mixture do, a device may as well compute one of them for the whole batch.
 
 Which ops these are is a minimum cut (Ford and Fulkerson 1956): on one side what is split, on the
-other what is whole. Cutting a tensor costs the bytes that are sent if one of its ends is split and
-the other is not; an op that is whole costs the time in which other devices can't help with it.
-What that is worth depends on how many such ops run side by side, which is not known before. So the
-cut is made for 1, 2, 4, ... of them, and of what comes out that is taken which promises the
-shortest step: its work spread over all devices, its longest path, messages included, and what is
-sent.
+other what is whole. Cutting a tensor costs the bytes that are sent; an op that is whole costs the
+time in which other devices can't help with it. That depends on how many such ops run side by side:
+the cut is made for 1, 2, 4, ... of them, and the one taken that promises the shortest step.
 """
 
 import dataclasses

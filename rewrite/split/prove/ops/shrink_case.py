@@ -1,14 +1,11 @@
 """A large case made smaller: the same op, the same answer, fewer entries, shards and other sizes.
 
 What a rule says of an op (along which axis it is cut, what its parts combine to) knows neither how
-many entries there are nor how many shards. So a case that takes long, or much memory, is run with a
-few shards of a few entries. An op that can't be run so, or that gives something else, is run as it
-is in the step: only that tells a defect.
-
-Nor does a rule know how wide a weight is. So where that is large still, each wide size of a case
-becomes a smaller one wherever it stands: in shapes, and in inputs that hold sizes. Sizes that
-differ stay different, and none becomes one that is there already. What doesn't fit together so (a
-size that is the product of others) can't be run, and is tried as wide as it is.
+many entries there are, nor how many shards, nor how wide a weight is. So a case that takes long is
+run with a few shards of a few entries, and each wide size becomes a smaller one wherever it stands:
+in shapes, and in inputs that hold sizes. Sizes that differ stay different. What can't be run so (a
+size that is the product of others), or gives something else, is run as it is: only that tells a
+defect.
 """
 
 import dataclasses

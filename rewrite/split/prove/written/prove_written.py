@@ -2,14 +2,9 @@
 
 The step is proven as one graph of single ops. What is emitted is made of it: the body of a
 function, or ops among those of the unsplit step. That is opened again, as any model is, and read
-from its outputs backwards, side by side with the step.
-
-Where the step was written op by op under the names that it has, its nodes are the step's, bit by
-bit; then there is nothing to open, since equal nodes do the same.
-
-A call that stayed one unit of the unsplit step, since TensorFlow may swap its function, runs a
-function of its own for each shard that nothing can be swapped for. Opening opens it: the step is
-opened by the same rules.
+from its outputs backwards, side by side with the step, which is opened by the same rules: a call
+that stayed one unit runs a function of its own for each shard. Where the step was written op by op
+under the names that it has, its nodes are the step's, bit by bit, and nothing is opened.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

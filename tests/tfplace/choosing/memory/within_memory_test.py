@@ -85,6 +85,7 @@ def test_it_fits_and_says_what_runs_again(fitted, peak):
     assert plan["ops_run_again"] > 0
     assert 0.0 < plan["more_work"] < 0.4
     assert max(plan["peak_bytes_without"].values()) == peak
+    assert report["order"]["edges"] > plan["ops_run_again"]  # it fits in no other order
     assert report["verdict"] == "placed"
     assert f"{plan['ops_run_again']} ops run again" in report["verdict_sentence"]
     assert has_plan(sniff(out).proto.meta_graphs[0].graph_def)

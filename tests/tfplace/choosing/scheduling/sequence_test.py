@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from graphs.executor_model import depth_first
 from tests.builders import Machine, Op, build_problem, random_problem
 from tfplace.choosing.scheduling.anchors import anchors_of
 from tfplace.choosing.scheduling.edges import with_order_edges
@@ -90,3 +91,21 @@ def test_shards_go_one_after_the_other_and_backward_first():
     ops = [Op("f/shard_0"), Op("f/shard_1"), Op("b/shard_0", inputs=("f/shard_0:0",))]
     ops += [Op("b/shard_1", inputs=("f/shard_1:0",)), Op("w", inputs=("b/shard_0:0",))]
     assert by_shard(build_problem(ops), np.zeros(5, dtype=np.int32)).tolist() == [2, 4, 1, 3, 0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_with_every_edge_a_depth_first_executor_keeps_to_it_too(seed):
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng)
+    slots = np.ones(problem.num_devices, dtype=np.int32)
+    seconds = rng.random((problem.num_ops, problem.num_devices)) + 0.1
+    problem = dataclasses.replace(problem, device_slots=slots, op_seconds=seconds)
+    anchors, placement = anchors_of(problem), np.zeros(problem.num_ops, dtype=np.int32)
+    wanted = Simulator(problem, 1).schedule(placement)
+    executor = depth_first(problem.graph.op_types, problem.num_devices)
+    edges = sequence_edges(problem, wanted, anchors, every=True)
+    edged = with_order_edges(dataclasses.replace(problem, executor=executor), edges)
+    found = np.empty(problem.num_ops)
+    found[edged.op_at] = Simulator(edged.problem, 1).schedule(placement).op_start
+    held = np.flatnonzero(anchors.may_hold)
+    assert np.argsort(found[held]).tolist() == np.argsort(wanted.op_start[held]).tolist()
