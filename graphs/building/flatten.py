@@ -2,8 +2,7 @@
 
 PartitionedCall, StatefulPartitionedCall and calls by function name are replaced by the body of
 what they call, recursively. An op of a body is named by its call path, "call/inner/op"; by
-"call_/inner/op" where an op beside the call has such a name.
-Conditionals that TensorFlow lowers are opened as TensorFlow does it (see conditionals.py).
+"call_/inner/op" where an op beside the call has such a name. conditionals.py opens conditionals.
 What can't be placed op by op stays one unit: While, other conditionals, jit_compile calls, and v1
 loops (see frames.py).
 

@@ -122,9 +122,9 @@ _DENSE_UPDATE = ("ResourceApply", "AssignAddVariableOp", "AssignSubVariableOp")
 
 def workspace_bytes(node: NodeDef, properties: TensorProperties) -> int:
     """What a node's kernel takes while it runs; 0 where a size that it needs is not known."""
-    if node.op == "Conv2DBackpropFilter":
+    if node.op == "Conv2DBackpropFilter":  # Conv3D's takes none
         return _patches(properties.shape_of[node.name][0], node, properties, every_shard=True)
-    if node.op == "Conv2DBackpropInput":
+    if node.op in ("Conv2DBackpropInput", "Conv3DBackpropInputV2"):
         return _patches(properties.shape(node.input[1]), node, properties, every_shard=False)
     if node.op == "MaxPoolGrad":  # int64: where each maximum was
         return 8 * properties.num_bytes(node.input[1]) // _width(node, properties)
@@ -136,8 +136,10 @@ def _patches(kernel: Shape, node: NodeDef, properties: TensorProperties, every_s
     gradient = properties.shape(node.input[2])
     if kernel is None or gradient is None or min(*kernel, *gradient) <= 0:
         return 0
+    if len(gradient) == 5 and gradient[0] > 1:
+        return 0  # of several volumes TensorFlow unfolds none, as far as was seen
     *window, num_channels = kernel
-    pixels, patch = math.prod(gradient[1:3]), math.prod(window)
+    pixels, patch = math.prod(gradient[1:-1]), math.prod(window)
     width = _width(node, properties)
     one_image = pixels * patch + pixels * num_channels + patch * num_channels
     several = every_shard or (gradient[0] > 1 and one_image < _L2_BYTES // width)

@@ -55,6 +55,18 @@ def test_gradients_of_convolutions_unfold_as_many_images_as_fill_a_cache(
     assert sum(found.values()) == of_filter + of_input
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_the_gradient_of_a_single_volume_unfolds_it(batch):
+    def make(x):
+        weights = tf.constant(np.ones((3, 3, 3, 4, 8), np.float32))
+        y = tf.nn.conv3d(x, weights, [1] * 5, "SAME")
+        return tf.group(tf.gradients(y, [x, weights]))
+
+    found = _temporary(_graph(make, (batch, 8, 8, 8, 4)))
+    assert found["Conv3DBackpropInputV2"] == (8**3 * 27 * 4 * 4 if batch == 1 else 0)
+    assert found["Conv3DBackpropFilterV2"] == 0
+
+
 def test_the_gradient_of_a_maximum_keeps_places_as_int64():
     def make(x):
         return tf.gradients(tf.nn.max_pool2d(x, 2, 2, "VALID"), x)[0]
