@@ -45,8 +45,8 @@ CLOSE = 1.3
 """Another number of shards is timed if its predicted step is at most so many times the best one."""
 
 PLAIN = 1.15
-"""Where nothing can be timed, data parallelism is written if it takes at most so many times as
-long as the best prediction."""
+"""Where rivals can't be timed, data parallelism is compared if it is predicted to take at most so
+many times as long as the best."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _seconds_to_time(rival: _Rival, is_begun: bool) -> float:
 def _plainest(rivals: Sequence[_Rival]) -> _Rival | None:
     """Where rivals can't be timed: data parallelism in the fewest shards, if it is close.
 
-    Who loses least by what a prediction misses is the best bet. None: as predicted.
+    It loses least by what a prediction misses. None: as predicted.
     """
     limit = PLAIN * rivals[0].candidate.step_seconds
     plain = [each for each in rivals if each.candidate.name == DATA_PARALLEL]

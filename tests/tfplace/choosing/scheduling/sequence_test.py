@@ -21,6 +21,17 @@ def by_rank(problem, rank, device_of_op):
     return Simulator(ranked, 1).schedule(device_of_op)
 
 
+def one_at_a_time(rng):
+    """A random problem whose devices run one op at a time.
+
+    Equal times make ties, which ranks decide and edges between ops of no length can't.
+    """
+    problem = random_problem(rng)
+    slots = np.ones(problem.num_devices, dtype=np.int32)
+    seconds = rng.random((problem.num_ops, problem.num_devices)) + 0.1
+    return dataclasses.replace(problem, device_slots=slots, op_seconds=seconds)
+
+
 def test_the_least_rank_starts_first():
     problem = build_problem([Op("a"), Op("b"), Op("c", 0.5)])
     schedule = by_rank(problem, [2, 1, 0], [1, 1, 1])
@@ -66,11 +77,7 @@ def test_what_waits_only_for_ops_that_no_edge_can_hold_is_held_itself():
 @pytest.mark.parametrize("seed", range(40))
 def test_with_edges_a_schedule_is_kept_to(seed):
     rng = np.random.default_rng(seed)
-    problem = random_problem(rng)
-    slots = np.ones(problem.num_devices, dtype=np.int32)
-    # Equal times make ties, which ranks decide and edges between ops of no length can't.
-    seconds = rng.random((problem.num_ops, problem.num_devices)) + 0.1
-    problem = dataclasses.replace(problem, device_slots=slots, op_seconds=seconds)
+    problem = one_at_a_time(rng)
     device_of_op = rng.integers(0, problem.num_devices, problem.num_ops).astype(np.int32)
     wanted = by_rank(problem, rng.permutation(problem.num_ops), device_of_op)
     edges = sequence_edges(problem, wanted, anchors_of(problem))
@@ -96,10 +103,7 @@ def test_shards_go_one_after_the_other_and_backward_first():
 @pytest.mark.parametrize("seed", range(20))
 def test_with_every_edge_a_depth_first_executor_keeps_to_it_too(seed):
     rng = np.random.default_rng(seed)
-    problem = random_problem(rng)
-    slots = np.ones(problem.num_devices, dtype=np.int32)
-    seconds = rng.random((problem.num_ops, problem.num_devices)) + 0.1
-    problem = dataclasses.replace(problem, device_slots=slots, op_seconds=seconds)
+    problem = one_at_a_time(rng)
     anchors, placement = anchors_of(problem), np.zeros(problem.num_ops, dtype=np.int32)
     wanted = Simulator(problem, 1).schedule(placement)
     executor = depth_first(problem.graph.op_types, problem.num_devices)
