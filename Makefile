@@ -28,8 +28,8 @@ test: $(VENV)/installed
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile
 
 check: $(VENV)/installed
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
 
 docs: $(VENV)/installed

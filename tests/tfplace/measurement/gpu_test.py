@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from tfplace.choosing.real_runs.peak_memory import measure_peaks
 
 from graphs.cluster import Cluster, Device
 from graphs.clusters.discovery import find_cluster
 from graphs.problem import Infeasible
 from tests.tfplace.measurement.measure_graphs import towers, towers_run
+from tfplace.choosing.real_runs.peak_memory import measure_peaks
 from tfplace.measurement import measuring_child, presence
 from tfplace.measurement.allocator import DevicePeak, Peaks
 from tfplace.measurement.measuring_process import MeasuringProcess

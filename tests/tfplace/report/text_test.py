@@ -5,12 +5,12 @@ import re
 
 import numpy as np
 import pytest
-from tfplace.choosing.real_runs.peak_memory import MemoryPeak
 
 from rewrite.verify import Verified
 from tests.builders import Machine, two_towers
 from tests.tfplace.report.made_up import made_up
 from tfplace.choosing.device_counts import OnDevices
+from tfplace.choosing.real_runs.peak_memory import MemoryPeak
 from tfplace.choosing.run_results import Comparison, Tried
 from tfplace.measurement.timing import Timing
 from tfplace.report.device_check import DeviceCheck, DeviceMemory, Misplaced, print_check
