@@ -64,15 +64,7 @@ class Plan:
         is_remote: bool,
         unsplit: SourceModel | None = None,
     ):
-        """Prepares the model as it came.
-
-        Args:
-          source: the model as it was loaded.
-          output_dir: the emitted model.
-          scratch: an empty directory.
-          is_remote: whether other tasks run it than the process that makes the checks.
-          unsplit: the model as it came where `source` is that with a split step.
-        """
+        """Prepares the model as it came; `unsplit` is it where `source` has a split step."""
         self._original = (
             None if unsplit is None else Plan(unsplit, output_dir, scratch / "unsplit", is_remote)
         )

@@ -138,11 +138,7 @@ class Phases:
     """A clock that always runs for one phase: for "start" at first."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Begins with "start".
-
-        Args:
-          now: seconds since whenever.
-        """
+        """Begins with "start", so many seconds since whenever."""
         self._now = now
         self._seconds = dict.fromkeys(PHASES, 0.0)
         self._phase, self._since = PHASES[0], now()

@@ -68,12 +68,7 @@ class _Alike:
     """
 
     def __init__(self, nodes: Sequence[NodeDef], fed: Collection[str]):
-        """Goes all the way.
-
-        Args:
-          nodes: of the graph.
-          fed: ops whose outputs are fed.
-        """
+        """Goes all the way."""
         self.stands_in: list[int] = []
         self._fed = fed
         self._of_shapes: dict[tuple[bytes, bool, tuple[_Source, ...]], int] = {}

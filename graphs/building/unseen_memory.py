@@ -5,7 +5,8 @@ sizes of kernels are those of TensorFlow's own for one thread, as a worker has i
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,8 @@ from graphs.protos import FunctionDef, NodeDef, Shape
 _NEW = frozenset({"TensorListReserve", "EmptyTensorList"})
 _ITEM = {"TensorListSetItem": 2, "TensorListPushBack": 1}
 # What they give is held anyway: by a variable, another list, or the loop's function.
-_HELD = frozenset({"ReadVariableOp", "TensorListGetItem", "TensorListPopBack", "Const"})
+_TAKE = frozenset({"TensorListGetItem", "TensorListPopBack"})
+_HELD = _TAKE | {"ReadVariableOp", "Const"}
 
 
 def fill_lists(
@@ -58,23 +60,79 @@ def fill_lists(
         elif node.op in op_types.LOOPS and "variant" in properties.dtype_of.get(node.name, ()):
             count = functional_trip_count(node, flat.library, values) or 0
             put = _put(flat.library[node.attr["body"].func.name])
-            holder: dict[str, int] = {}  # {what is put into lists: the first of them}
-            for position, name in enumerate(data_inputs(node)):
+            given_of = [parse_input(name) for name in data_inputs(node)]
+            holder: dict[str, int] = {}  # {what is put into lists: the first of the longest}
+            for position, (name, given) in enumerate(zip(data_inputs(node), given_of, strict=True)):
                 if properties.dtype(name) != "variant":
                     continue
-                given, output = parse_input(name), first[node.name] + position
-                made, item = f"{node.name}:{position}", put.get(position)
+                made, output = f"{node.name}:{position}", first[node.name] + position
+                item = put.get(position)
                 source = flat.nodes[op_of(source_of(name, flat.nodes, op_types.SAME))]
-                if item is None or source.op not in _NEW:
+                if isinstance(item, int):  # elements of a list that the loop was given
+                    given = given_of[item]
+                if item is None or isinstance(item, int) or source.op not in _NEW:
                     shares[output] = first[given.op] + given.output
-                elif item in holder:
+                    continue
+                size = stacked.get(made) or _bytes(properties.known_of(made).held, count)
+                if item in holder and size <= held[holder[item]]:
                     shares[output] = holder[item]
                 elif item:
-                    holder[item] = output
-                    held[output] = stacked.get(made) or _bytes(
-                        properties.known_of(made).held, count
-                    )
+                    holder[item], held[output] = output, size
     return held
+
+
+class LoopSums(NamedTuple):
+    """What a loop sums up, such as gradients of weights.
+
+    TensorFlow begins a loop as soon as some of its inputs are there. What an iteration adds to one
+    that comes late waits, and so it does in as many iterations as may run at a time.
+
+    Attributes:
+      loop: its name.
+      sums: {input of it that is added to: bytes that wait at most}.
+      lists: inputs of it that are lists, of which iterations take out elements.
+      share: of all iterations, those that may run at a time.
+    """
+
+    loop: str
+    sums: Mapping[str, int]
+    lists: Sequence[str]
+    share: float
+
+
+def loop_sums(flat: FlatGraph, properties: TensorProperties) -> Iterator[LoopSums]:
+    """Of the functional loops of which is known how often they run."""
+    values = ConstantValues(flat.nodes, properties)
+    for node in flat.graph_def.node:
+        count = (
+            functional_trip_count(node, flat.library, values) if node.op in op_types.LOOPS else 0
+        )
+        at_a_time = min(count or 0, node.attr["parallel_iterations"].i)
+        if count and at_a_time:
+            given, size = data_inputs(node), properties.bytes_of[node.name]
+            summed, taken = _summed(flat.library[node.attr["body"].func.name])
+            sums = {given[i]: at_a_time * size[i] for i in summed}
+            yield LoopSums(node.name, sums, [given[i] for i in taken], at_a_time / count)
+
+
+def _summed(body: FunctionDef) -> tuple[list[int], list[int]]:
+    """Arguments of a loop's body that it adds to, and lists that it takes elements out of."""
+    nodes = {node.name: node for node in body.node_def}
+    position = {argument.name: i for i, argument in enumerate(body.signature.input_arg)}
+
+    def source(name: str) -> str:
+        return op_of(source_of(name, nodes, op_types.SAME))
+
+    lists = [source(n.input[0]) for n in body.node_def if n.op == "TensorListPopBack"]
+    added = [nodes.get(source(body.ret[each.name])) for each in body.signature.output_arg]
+    summed = [
+        number
+        for number, node in enumerate(added)
+        if node is not None
+        and node.op in ("Add", "AddV2", "AddN")
+        and number in [position.get(source(name)) for name in node.input]
+    ]
+    return summed, [position[name] for name in lists if name in position]
 
 
 def _bytes(held: Held | None, count: int) -> int:
@@ -89,15 +147,16 @@ def _bytes(held: Held | None, count: int) -> int:
     return 0
 
 
-def _put(body: FunctionDef) -> dict[int, str]:
+def _put(body: FunctionDef) -> dict[int, str | int]:
     """{result of a loop's body: the tensor that an iteration puts into that list}.
 
-    The tensor is "" where something else holds it anyway.
+    An element of a list that the loop is given is that argument's number. The tensor is "" where
+    something else holds it anyway.
     """
     nodes = {node.name: node for node in body.node_def}
     position = {argument.name: i for i, argument in enumerate(body.signature.input_arg)}
     results = [body.ret[each.name] for each in body.signature.output_arg]
-    found = {}
+    found: dict[int, str | int] = {}
     for number, result in enumerate(results):
         node = nodes.get(op_of(source_of(result, nodes, op_types.SAME)))
         if node is None or node.op not in _ITEM:
@@ -109,7 +168,10 @@ def _put(body: FunctionDef) -> dict[int, str]:
                 break
             item = results[position[op_of(item)]]
         made = nodes.get(op_of(item))
-        found[number] = "" if made is None or made.op in _HELD else item
+        held = "" if made is None or made.op in _HELD else item
+        found[number] = (
+            position.get(op_of(made.input[0]), held) if made and made.op in _TAKE else held
+        )
     return found
 
 

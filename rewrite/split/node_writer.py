@@ -35,13 +35,7 @@ class NodeWriter:
     """
 
     def __init__(self, graph_def: GraphDef, taken: Iterable[str], is_of_shard: bool = False):
-        """Begins.
-
-        Args:
-          graph_def: where ops are added.
-          taken: names that none of them may have.
-          is_of_shard: whether one shard runs all of it, so that nothing has to be its own.
-        """
+        """Begins; names in `taken` are not given. One shard runs it all where `is_of_shard`."""
         self.graph_def = graph_def
         self.origin_of: dict[str, str] = {}
         self.origin = ""

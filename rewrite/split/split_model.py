@@ -245,14 +245,7 @@ class _Readings:
         declared: Mapping[str, Sequence[int] | None],
         told: Mapping[str, int],
     ) -> None:
-        """Decides nothing yet.
-
-        Args:
-          flat: the opened step.
-          outputs: see the attribute.
-          declared: {placeholder: its shape as the model has it}.
-          told: {fed tensor: axis} as the user said.
-        """
+        """Decides nothing yet; `told` is {fed tensor: axis} as the user said."""
         self._declared, open_axes = declared, open_axes_of(declared, flat.feeds)
         self.fused, self.outputs = merge_reads(with_state_order(flat)), outputs
         self._properties = infer_known(self.fused)

@@ -54,14 +54,7 @@ class Coarsening:
     def __init__(
         self, problem: Problem, start: Grouping | None = None, placement: IntArray | None = None
     ) -> None:
-        """Joins nothing yet.
-
-        Args:
-          problem: N ops.
-          start: groups to stay whole, each of ops that may use the same devices; colocation groups
-            where it is None.
-          placement: i4[N] a legal placement whose borders no group crosses, or None.
-        """
+        """Joins nothing yet; no group crosses a border of i4[N] `placement`."""
         self.start = start or colocation_units(problem.graph)
         self._graph, self._allowed = problem.graph, problem.allowed()
         self._class_of_op = allowed_class(self._allowed, placement)

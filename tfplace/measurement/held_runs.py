@@ -45,12 +45,7 @@ class HeldRuns(contextlib.AbstractContextManager["HeldRuns"]):
     """
 
     def __init__(self, process: MeasuringProcess, capacity: int = 1_000_000) -> None:
-        """Holds nothing yet.
-
-        Args:
-          process: where they run.
-          capacity: how many are held beside those of the measurement that is made.
-        """
+        """Holds nothing yet."""
         self.process = process
         self._capacity = capacity
         self._numbers = itertools.count()

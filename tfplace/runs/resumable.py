@@ -30,13 +30,7 @@ class ResumableRun(abc.ABC, Generic[Row]):
     """
 
     def __init__(self, rows: Sequence[Row], executor: Executor, tell: Tell[Row]) -> None:
-        """Runs nothing yet.
-
-        Args:
-          rows: what an earlier run has left.
-          executor: where the items' programs run.
-          tell: told of each change after it is written; never called by two threads at a time.
-        """
+        """Runs nothing yet; `tell` is told of each written change, by one thread at a time."""
         self.rows = list(rows)
         self.is_interrupted = False
         self._executor, self._tell = executor, tell

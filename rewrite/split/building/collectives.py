@@ -229,12 +229,7 @@ class Homes:
     """Gives variables a home."""
 
     def __init__(self, flat: FlatGraph, ring: "Ring"):
-        """Begins with nothing anywhere.
-
-        Args:
-          flat: the unsplit step.
-          ring: the shards of each device.
-        """
+        """Begins with nothing anywhere; `ring` has the shards of each device."""
         self._nodes: Nodes = flat.nodes
         self._users: dict[str, list[str]] = defaultdict(list)
         for node in flat.graph_def.node if ring else ():

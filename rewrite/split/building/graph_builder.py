@@ -43,14 +43,7 @@ class GraphBuilder:
         tensors: StepTensors | FunctionTensors,
         adapt: Adapt,
     ):
-        """Begins.
-
-        Args:
-          writer, decided, copies, tensors: see above.
-          shards: those that live in the new graph.
-          shapes: how large shards are.
-          adapt: see Adapt.
-        """
+        """Begins; `shards` are those that live in the new graph."""
         self.writer, self.decided, self.copies, self.tensors = writer, decided, copies, tensors
         self.said: dict[str, list[str]] = {}
         self._shards, self._shapes, self._adapt = shards, shapes, adapt

@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from graphs.loading.load_options import LoadOptions
 from graphs.problem import Infeasible, Measurement
-from tfplace.choosing.real_runs.peak_memory import MemoryPeak, compare_memory, predicted_peaks
+from tfplace.choosing.real_runs.peak_memory import MemoryPeak, compare_memory
+from tfplace.choosing.real_runs.predicted_peaks import predicted_peaks
 from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
@@ -89,6 +90,33 @@ def test_variables_that_are_updated_while_they_are_read_are_held_twice(tmp_path:
     prepared = _prepared(tmp_path / "model.pb")
     (without,) = SimulatingEvaluator(prepared.problem).evaluate(prepared.given[None])[0].peak_bytes
     assert predicted_peaks(prepared, prepared.given)[0] > without + 3 * MIB
+
+
+def test_what_is_added_to_a_late_sum_waits_in_the_loop(tmp_path: Path) -> None:
+    """10 of 16 products of 1 MiB: the loop begins before that is there to which they are added."""
+    _write(tmp_path / "model.pb", _late_sum)
+    prepared = _prepared(tmp_path / "model.pb")
+    assert predicted_peaks(prepared, prepared.given)[0] > 12 * MIB
+    assert 0.9 < _share_of_measured(tmp_path / "model.pb") < 1.1
+
+
+def _late_sum() -> tf.Tensor:
+    a = v1.placeholder(tf.float32, [512, 512], name="a")
+    rows = v1.placeholder(tf.float32, [8, 512], name="rows")
+    total = a @ a @ a @ a
+    for_all = tf.while_loop(
+        lambda i, total: i < 16,
+        lambda i, total: (
+            i + 1,
+            total + tf.matmul(rows * tf.cast(i, tf.float32), rows, transpose_a=True),
+        ),
+        [tf.constant(0), total],
+        parallel_iterations=10,
+    )
+    loss = tf.reduce_sum(for_all[1])
+    weight = v1.get_variable("weight", [], initializer=v1.ones_initializer(), use_resource=True)
+    tf.group(weight.assign_sub(loss, read_value=False), name="train_op")
+    return loss
 
 
 def _convolutions() -> tf.Tensor:

@@ -91,12 +91,7 @@ class AnnealingProblem:
     """
 
     def __init__(self, problem: Problem, fused: FusedProblem | None = None) -> None:
-        """Lays the problem out for simulation.
-
-        Args:
-          problem: with all of its ops.
-          fused: the same with small ops fused, which is annealed then.
-        """
+        """Lays the problem out for simulation; the fused one is annealed."""
         self._fused = fused
         self.is_fused = fused is not None
         self.problem = problem if fused is None else fused.problem

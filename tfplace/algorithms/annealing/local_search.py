@@ -53,14 +53,7 @@ class LocalSearch:
         starts: Sequence[Start],
         config: LocalSearchConfig | None = None,
     ) -> None:
-        """Keeps what is needed; starts and levels are made when their turn comes.
-
-        Args:
-          problem: what is to be placed.
-          seed: of moves and acceptance.
-          starts: make the placements i4[B, N] to begin with.
-          config: how to anneal.
-        """
+        """Makes nothing before its turn; `starts` are i4[B, N]."""
         self._problem = problem
         self._seed = seed
         self._config = config or LocalSearchConfig()

@@ -63,15 +63,7 @@ class Multilevel:
         num_chains: int | None = None,
         config: MultilevelConfig | None = None,
     ) -> None:
-        """Keeps what is needed; starts and levels are made when their turn comes.
-
-        Args:
-          problem: what is to be placed.
-          seed: of moves and acceptance.
-          starts: make the placements i4[B, N] to begin with, the best of which is annealed.
-          num_chains: where trials are not limited; as many as this process may use cores if None.
-          config: how to anneal.
-        """
+        """Makes nothing before its turn; of the starts i4[B, N] the best is annealed."""
         self._problem = problem
         self._seed = seed
         config = config or MultilevelConfig()

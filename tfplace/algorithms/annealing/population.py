@@ -52,15 +52,7 @@ class Population:
         seed: int,
         config: MultilevelConfig,
     ) -> None:
-        """No chain runs before `begin_slot`.
-
-        Args:
-          problems: by whether they are fused; the whole one, and the other if the plan has it.
-          plan: the slots.
-          num_chains: C.
-          seed: of chains and levels.
-          config: how to anneal.
-        """
+        """No chain runs before `begin_slot`; `problems` are by whether they are fused."""
         self.plan = plan
         self.slot_number = NO_SLOT
         self.chains: list[Chain] = []

@@ -48,16 +48,7 @@ class GroupPlacer:
         loss: Loss,
         seed: int,
     ) -> None:
-        """Makes an untrained policy.
-
-        Args:
-          grouped: what is to be placed.
-          log_prior: f4[G, D] added to the logits; see distributions.log_prior.
-          config: of policy, optimizer and batches.
-          appraisal: of the search's rewards.
-          loss: what learning descends.
-          seed: of weights and samples.
-        """
+        """Makes an untrained policy; f4[G, D] `log_prior` is added to its logits."""
         self.grouped = grouped
         self.num_trials = 0
         self._batch_size = config.batch_size if grouped.has_choice else 1

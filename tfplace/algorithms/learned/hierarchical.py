@@ -208,15 +208,7 @@ class Grouper(tf.Module):
         start: IntArray | None,
         seed: int,
     ) -> None:
-        """Makes the weights.
-
-        Args:
-          type_ids: i4[N].
-          features: f4[N, F].
-          config: sizes.
-          start: i4[N] groups to start from; None for uniform.
-          seed: of the weights.
-        """
+        """Makes the weights, of i4[N] types, f4[N, F] features, i4[N] groups to start from."""
         super().__init__()
         self._type_ids = tf.constant(type_ids)
         self._features = tf.constant(features)

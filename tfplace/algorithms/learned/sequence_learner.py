@@ -55,14 +55,7 @@ class SequenceLearner:
         loss: Loss,
         seed: int,
     ) -> None:
-        """Makes an untrained policy.
-
-        Args:
-          shape: features per group F and devices D.
-          configs: of the policy and of its optimizer.
-          loss: what `learn` descends.
-          seed: of the weights.
-        """
+        """Makes an untrained policy; `shape` is F features per group and D devices."""
         policy, optimizer = configs
         self._policy = Seq2Seq(*shape, policy, seed)
         self._descent = Descent(self._policy, optimizer)

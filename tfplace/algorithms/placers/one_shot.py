@@ -89,14 +89,7 @@ class Random:
     def __init__(
         self, problem: Problem, seed: int = 0, num_groups: int = 64, batch_size: int = 16
     ) -> None:
-        """Groups the ops.
-
-        Args:
-          problem: what is to be placed.
-          seed: of the draws.
-          num_groups: at most; groups are minimum cuts (tfplace.grouping.coarsen).
-          batch_size: placements per proposal.
-        """
+        """Groups the ops, by minimum cuts (tfplace.grouping.coarsen)."""
         self._grouping = coarsen(problem, min(num_groups, max(problem.num_ops, 1)), seed)
         allowed = group_allowed(problem.allowed(), self._grouping)
         self._weights = allowed / np.maximum(allowed.sum(axis=1, keepdims=True), 1)

@@ -61,15 +61,7 @@ class RealRuns:
         model: ForwardModel,
         progress: Progress,
     ) -> None:
-        """Starts nothing yet.
-
-        Args:
-          prepared: the problem; its devices are present.
-          held: where runs stay prepared.
-          seed: of the values of variables that nothing initialises.
-          model: predicts steps.
-          progress: is told what goes on.
-        """
+        """Starts nothing yet; `held` is where runs stay prepared."""
         self.held = held
         self._prepared, self._progress = prepared, progress
         self._model, self._seed = model, seed

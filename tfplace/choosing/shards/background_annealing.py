@@ -43,14 +43,7 @@ class LongSearch:
     def __init__(
         self, instance: Instance, seed: int, start: IntArray | None, left: Callable[[], Limits]
     ) -> None:
-        """Has not begun.
-
-        Args:
-          instance: the unsplit step.
-          seed: of the annealing.
-          start: i4[N] the best that is known without a search, or None.
-          left: what the annealing would have to its end, from the moment of the call on.
-        """
+        """Has not begun; `left` says what the annealing would have to its end, from the call on."""
         made: Annealing = policy_of(NAME, instance, seed, start)  # type: ignore[assignment]
         self._policy, self._problem, self._left = made, instance.problem, left
 

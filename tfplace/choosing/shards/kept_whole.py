@@ -98,13 +98,7 @@ class _Choice:
     """What may be left whole of one step, on one cluster."""
 
     def __init__(self, prepared: PreparedModel, decisions: Decisions, num_devices: int) -> None:
-        """Estimates what copies take.
-
-        Args:
-          prepared: the unsplit step, N ops, T tensors, U uses.
-          decisions: what becomes of its ops.
-          num_devices: that compute; there are as many shards.
-        """
+        """Estimates what copies take, of N ops, T tensors and U uses on devices that compute."""
         problem = prepared.problem
         self._graph, self._num_devices = problem.graph, num_devices
         answers = decisions.answer_of_op

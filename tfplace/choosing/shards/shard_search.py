@@ -78,15 +78,7 @@ class ShardSearch:
         progress: Progress,
         timed_later: Callable[[PreparedModel, Candidate], None] = lambda prepared, candidate: None,
     ) -> None:
-        """Searches nothing yet.
-
-        Args:
-          prepared: the step as it is.
-          options: limits of all together.
-          trained: what --policy names, or None.
-          progress: is told what goes on.
-          timed_later: is told, as soon as it is known, what real runs will compare.
-        """
+        """Searches nothing yet; `timed_later` is told early what real runs will compare."""
         self._timed_later = timed_later
         self._numbers = NumbersFound()
         self._whole, self._options, self._trained = prepared, options, trained

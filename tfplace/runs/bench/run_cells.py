@@ -216,13 +216,7 @@ class PreparedInstances:
     """Instances by model and cluster, prepared by whichever cell needs one first."""
 
     def __init__(self, scratch: str, memory_reserve: float, num_shards: int = 1) -> None:
-        """Prepares nothing yet.
-
-        Args:
-          scratch: a folder that is the bench's own.
-          memory_reserve: fraction of memory kept free.
-          num_shards: into how many parts each step's batch is split; AUTO.
-        """
+        """Prepares nothing yet; `num_shards` may be AUTO."""
         self._scratch = scratch
         self._memory_reserve = memory_reserve
         self._num_shards = num_shards

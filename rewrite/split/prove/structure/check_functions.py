@@ -157,19 +157,7 @@ class FunctionReading(Reading):
         sizes: Sequence[int],
         has_numbers: bool,
     ):
-        """Begins and ends.
-
-        Args:
-          split: what was decided of the function.
-          function: the shard's own one.
-          library: all functions.
-          shard: whose it is.
-          sizes: entries of the batch in each shard.
-          has_numbers: whether the function is given its shard's numbers.
-
-        Raises:
-          RewriteError: an op makes no sense.
-        """
+        """Begins and ends. Raises RewriteError: an op makes no sense."""
         name = function.signature.name
         arguments = [each.name for each in function.signature.input_arg]
         given = dict(zip(arguments, map(op_of, split.body.arguments), strict=False))

@@ -124,12 +124,7 @@ class OpChecks:
     """Raises RewriteError for the first op of a graph that isn't what was decided."""
 
     def __init__(self, reading: Reading, functions: Callable[[NodeDef, NodeDef, Split, int], None]):
-        """Begins.
-
-        Args:
-          reading: of the graph that was made.
-          functions: what compares those that an op, its copy, by a decision, for a shard, run.
-        """
+        """Begins."""
         self._reading, self._functions = reading, functions
 
     def op(self, node: NodeDef) -> None:

@@ -68,12 +68,7 @@ class JointReader:
     """Understands the ops that join, combine, cut and weigh."""
 
     def __init__(self, sizes: Sequence[int], whole_of: Callable[[str], Whole]):
-        """Begins.
-
-        Args:
-          sizes: entries of the batch in each shard.
-          whole_of: a function from "op:i" to Whole.
-        """
+        """Begins, with the entries of the batch in each shard."""
         self._sizes = tuple(sizes)
         self._whole_of = whole_of
         self.found: dict[str, set[tuple[str, State | None]]] = {

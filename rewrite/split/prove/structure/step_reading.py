@@ -283,17 +283,7 @@ class StepReading(Reading):
         sizes: Sequence[int],
         copies: Mapping[str, Sequence[str]],
     ):
-        """Begins and ends.
-
-        Args:
-          flat, decisions: the unsplit step.
-          graph_def: the split step.
-          sizes: entries of the batch in each shard.
-          copies: which ops are said to stand for an op; it is proven that they do.
-
-        Raises:
-          RewriteError: an op is missing, or has no place in a split step.
-        """
+        """Begins and ends; that `copies` stand for the ops that they are said to is proven."""
         nodes = {node.name: node for node in graph_def.node}
         super().__init__(decisions, nodes, sizes, range(len(sizes)), "the split step")
         self._names, self._found = copies, set(flat.nodes)

@@ -209,13 +209,7 @@ class PairedGraphs:
         is_same: Callable[[NodeDef, NodeDef], bool],
         reads: Callable[[Nodes, NodeDef], Sequence[str]] = lambda _, node: node.input,
     ) -> None:
-        """Begins.
-
-        Args:
-          mine, its: {name: NodeDef} of both graphs.
-          is_same: whether two ops do the same with what they read.
-          reads: by graph and op, what that reads.
-        """
+        """Begins; `is_same` says whether two ops do the same with what they read."""
         self._mine, self._its, self._is_same, self._reads = mine, its, is_same, reads
         self.partner = OneToOne()
         self._todo: list[str] = []

@@ -100,13 +100,7 @@ class Appraisal:
     """The rewards of one search, on its own scale, and their moving baseline."""
 
     def __init__(self, problem: Problem, decay: float, start: float | None = None) -> None:
-        """Takes the scale from the problem.
-
-        Args:
-          problem: what is being placed.
-          decay: γ of the baseline.
-          start: the first baseline; None for the first batch's own mean.
-        """
+        """Takes the scale from the problem; `start`, or the first batch's mean, is the baseline."""
         self.reference = reference_seconds(problem)
         self._usable = problem.usable_bytes()
         self._baseline = MovingAverage(start, decay)

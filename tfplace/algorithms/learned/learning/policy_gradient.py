@@ -138,13 +138,7 @@ class Descent:
         config: AdamConfig,
         names: tuple[str, str] = ("policy", "optimizer"),
     ) -> None:
-        """Takes over the policy's weights.
-
-        Args:
-          policy: whose weights are trained.
-          config: of Adam.
-          names: of weights and of Adam's moments in a snapshot.
-        """
+        """Takes over the policy's weights."""
         self.optimizer = tf_keras.optimizers.Adam(
             config.learning_rate, global_clipnorm=config.gradient_clip
         )

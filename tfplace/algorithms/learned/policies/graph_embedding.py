@@ -55,14 +55,7 @@ class GraphEmbedding(tf.Module):
     """
 
     def __init__(self, widths: tuple[int, int], units: int, rounds: int, seed: int) -> None:
-        """Makes the weights.
-
-        Args:
-          widths: F and E.
-          units: of embeddings and hidden layers.
-          rounds: of message passing.
-          seed: of the weights.
-        """
+        """Makes the weights; `widths` are F and E, `rounds` those of message passing."""
         super().__init__()
         group_width, device_width = widths
         seeds = iter((np.random.SeedSequence(seed).generate_state(16) // 2).tolist())

@@ -101,14 +101,7 @@ class Seq2Seq(tf.Module):
     """
 
     def __init__(self, num_features: int, num_devices: int, config: Seq2SeqConfig, seed: int):
-        """Makes the weights.
-
-        Args:
-          num_features: F.
-          num_devices: D.
-          config: sizes.
-          seed: of the weights.
-        """
+        """Makes the weights for F features and D devices."""
         super().__init__()
         seeds = np.random.SeedSequence(seed)
         units = config.units
