@@ -93,3 +93,30 @@ def test_a_list_of_zeros_is_never_the_list_that_it_is_like():
 
     (zeros,) = _lists(_graph(step), "ZerosLike")
     assert zeros[1] == ""
+
+
+def test_what_is_in_a_short_list_and_in_a_long_one_counts_in_the_long_one():
+    """Keras keeps a layer's last state in a list of one; the gradient needs those of all steps."""
+    weights = tf.Variable(np.eye(WIDTH, dtype=np.float32))
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            taken = tf.TensorArray(tf.float32, STEPS, element_shape=[ROWS, WIDTH]).unstack(x)
+            last = tf.TensorArray(tf.float32, 1, element_shape=[ROWS, WIDTH])
+            _, _, last = tf.while_loop(
+                lambda t, *_: t < STEPS,
+                lambda t, h, to: (
+                    t + 1,
+                    n := tf.tanh(tf.matmul(taken.read(t), weights) + h),
+                    to.write(0, n),
+                ),
+                (tf.constant(0), tf.zeros([ROWS, WIDTH]), last),
+                maximum_iterations=STEPS,
+            )
+            loss = tf.reduce_sum(last.stack() ** 2)
+        return tape.gradient(loss, weights)
+
+    lists = _lists(_graph(step), "While")
+    assert lists.count((STEPS * ONE + HANDLE, "")) == lists.count((ONE + HANDLE, "")) == 1
+    # What is read of x, for the gradient of the weights, is in x's list.
+    assert lists.count((HANDLE, "TensorListFromTensor")) == 2
