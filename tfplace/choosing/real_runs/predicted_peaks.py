@@ -29,8 +29,9 @@ from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.schedule import held_intervals, memory_use
 from tfplace.simulation.simulator import Simulator
 
-NUM_DRAWS = 15
-"""Orders of the ops without inputs, of which the prediction is the median."""
+NUM_DRAWS, NUM_DRAWS_OF_SUMS = 9, 99
+"""Orders of the ops without inputs, of which the prediction is the median; with sums in loops
+peaks are much further apart."""
 
 
 def predicted_peaks(prepared: PreparedModel, device_of_op: IntArray) -> list[int]:
@@ -51,17 +52,22 @@ def predicted_peaks(prepared: PreparedModel, device_of_op: IntArray) -> list[int
         (int(of_node[update]), of_node[reads], int(size[variable]))
         for update, reads, variable in copied_on_write(nodes)
     ]
-    is_folded = np.zeros(problem.num_ops, dtype=bool)
-    is_folded[of_node[folded_nodes(prepared.flat, prepared.properties)]] = True
-    beginning = _Beginning(problem.graph, executor.runs_inline, is_folded)
-    draws = np.random.default_rng(0)
+    first, draws, begins = np.setdiff1d(own, problem.graph.use_op), np.random.default_rng(0), None
+    if loops and edges is None:
+        is_folded = np.zeros(problem.num_ops, dtype=bool)
+        is_folded[of_node[folded_nodes(prepared.flat, prepared.properties)]] = True
+        begins = _Beginning(problem.graph, executor.runs_inline, is_folded)
+        edges = begins.edges(device_of_op)
     found = []
-    for _ in range(NUM_DRAWS):
-        drawn = beginning.turn(turn, draws.permutation(own).tolist()) if edges is None else turn
+    for _ in range(NUM_DRAWS if begins is None else NUM_DRAWS_OF_SUMS):
+        drawn = turn.copy()
+        drawn[first] = turn[draws.permutation(first)]
+        if begins is not None:
+            drawn = begins.turn(turn, drawn.tolist())
         run = dataclasses.replace(
             problem, executor=dataclasses.replace(executor, op_turn=drawn[None]), device_slots=slots
         )
-        edged = with_order_edges(run, beginning.edges(device_of_op) if edges is None else edges)
+        edged = EdgedProblem(run, own) if edges is None else with_order_edges(run, edges)
         found.append(_peaks_of_run(edged, edged.renumbered(device_of_op), updates, loops))
     return sorted(found, key=sum)[len(found) // 2]
 
@@ -69,7 +75,8 @@ def predicted_peaks(prepared: PreparedModel, device_of_op: IntArray) -> list[int
 class _Beginning:
     """How TensorFlow begins a step: all that is cheap and waits for nothing else runs at once.
 
-    What that makes ready goes on a stack, from which what came last starts first.
+    What that makes ready goes on a stack, from which what came last starts first. So it is known
+    whether what a loop sums to comes late; steps without such sums are as well predicted without.
 
     Attributes:
       at_once: ops that run at once.
@@ -115,10 +122,11 @@ class _Beginning:
             for op in self.next
         }
         stack = sorted(self.next, key=lambda op: (came[op], turn[op]))
-        others = np.setdiff1d(np.argsort(turn), [*self.at_once, *stack])
-        others = others[np.argsort(turn[others])]
+        first = [*self.at_once, *stack]
+        placed = set(first)
+        others = [op for op in np.argsort(turn).tolist() if op not in placed]
         drawn = np.empty(size, dtype=np.int32)
-        drawn[[*self.at_once, *stack, *others.tolist()]] = np.arange(size)
+        drawn[first + others] = np.arange(size)
         return drawn
 
 
