@@ -72,11 +72,7 @@ class StepToSplit:
     """
 
     def __init__(self, source: SourceModel) -> None:
-        """Reads nothing yet.
-
-        Args:
-          source: the model as it came.
-        """
+        """Reads nothing yet."""
         self.source = source
         self._opened: tuple[Mapping[str, str], FlatGraph] | None = None
         self._readings: dict[tuple[object, ...], _Readings] = {}

@@ -184,12 +184,7 @@ class LevelsInTurn:
     """Makes the levels of runs of one problem: the kinds that it has take turns."""
 
     def __init__(self, problem: Problem, sizes: Sequence[int]) -> None:
-        """Makes none yet.
-
-        Args:
-          problem: N ops.
-          sizes: groups per level, ascending; where shards move apart, roles come on top of these.
-        """
+        """Makes none yet; `sizes` are groups per level, ascending."""
         self._problem, self._sizes = problem, sizes
         self._of_units = Coarsening(problem)
 

@@ -16,6 +16,7 @@ from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.memory.memory_plan import Planned, as_nodes, fitted, may_change
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Found
+from tfplace.choosing.real_runs.predicted_peaks import predicted_peaks
 from tfplace.choosing.scheduling.model_order import OwnOrder
 from tfplace.choosing.unsplit_baselines import Unsplit
 from tfplace.preparing.loaded_model import LoadedModel
@@ -53,7 +54,7 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
         and (seconds := _unlimited_seconds(prepared, each)) < WORTH * best
     ]
     if not promising or searched.result.interrupted:
-        return None
+        return _in_its_order(found, options)
     progress.say("looking for what a device may compute again instead of keeping it")
     with progress.working():
         until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
@@ -67,6 +68,25 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
             return None
         _, _, plan, candidate = min(plans)
         return _found(found, _prepared_with(prepared, plan, options), candidate, best)
+
+
+def _in_its_order(found: Found, options: OptimizeOptions) -> Found | None:
+    """The step in the order in which it fits, where it would not in TensorFlow's own; else None."""
+    prepared, best, usable = (
+        found.prepared,
+        found.searched.best,
+        found.prepared.problem.usable_bytes(),
+    )
+    is_asked = options.problem.device_memory and prepared.is_present and prepared.order is None
+    if (
+        best is None
+        or not is_asked
+        or np.all(predicted_peaks(prepared, best.device_of_op) <= usable)
+    ):
+        return None
+    in_order = dataclasses.replace(prepared, order=OwnOrder())
+    fits = np.all(predicted_peaks(in_order, best.device_of_op) <= usable)
+    return Found(in_order, found.searched) if fits else None
 
 
 def _unlimited_seconds(prepared: PreparedModel, candidate: Candidate) -> float:

@@ -72,11 +72,7 @@ class ReadingTime:
     """What reading a step will take, estimated from the last one that was read."""
 
     def __init__(self, unsplit_seconds: float) -> None:
-        """Knows the unsplit step only.
-
-        Args:
-          unsplit_seconds: what reading and pricing the step as it is took.
-        """
+        """Knows what reading and pricing the step as it is took."""
         self._shards, self._seconds = 1, unsplit_seconds
         self._copied = 1.0
 

@@ -1,6 +1,8 @@
 """A step that does not fit is made to fit, all the way: found, written, proven, run, read again."""
 
+import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +11,15 @@ import tensorflow as tf
 import tfplace
 from graphs.loading.sniff import sniff
 from rewrite.memory.recompute import has_plan
+from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.memory import within_memory
+from tfplace.choosing.outcomes import Found
+from tfplace.choosing.scheduling.model_order import OwnOrder
 from tfplace.cli import main
+from tfplace.preparing.options import OptimizeOptions, ProblemOptions
+from tfplace.preparing.prepare import prepare
+from tfplace.progress import Progress
+from tfplace.simulation.simulated import simulated
 
 BATCH = 32
 KIB = 1024
@@ -102,6 +112,32 @@ def test_it_is_proven_and_equal_bit_for_bit(fitted, deep):
     assert given[0] == placed[0]
     for before, after in zip(given[1], placed[1], strict=True):
         np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize(("in_order", "is_written"), [(1, True), (3, False)])
+def test_the_order_is_written_in_which_a_step_fits_if_it_would_not_in_tensorflows(
+    deep, monkeypatch, in_order, is_written
+):
+    problem = ProblemOptions(model=deep, cluster="workers:1", device_memory=["1GiB"])
+    prepared = prepare(problem, trace=False)
+    best = Candidate("single", prepared.given, simulated(prepared.problem, prepared.given).outcome)
+    searched = SimpleNamespace(
+        best=best, everything=[best], result=SimpleNamespace(interrupted=False)
+    )
+
+    def peaks(prepared, device_of_op):
+        return [(2 if prepared.order is None else in_order) * 2**29]
+
+    monkeypatch.setattr(within_memory, "predicted_peaks", peaks)
+    options = OptimizeOptions(problem)
+    found = within_memory.within_memory(Found(prepared, searched), options, Progress())
+    assert (found is not None) == is_written
+    if found is not None:
+        assert isinstance(found.prepared.order, OwnOrder)
+    nothing_asked = dataclasses.replace(
+        options, problem=dataclasses.replace(problem, device_memory=())
+    )
+    assert within_memory.within_memory(Found(prepared, searched), nothing_asked, Progress()) is None
 
 
 def test_placed_again_it_has_no_plan_where_it_needs_none(fitted, tmp_path):
