@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from graphs.loading.load_options import LoadOptions
 from graphs.problem import Infeasible, Measurement
+from tfplace.choosing.memory.predicted_peaks import predicted_peaks
 from tfplace.choosing.real_runs.peak_memory import MemoryPeak, compare_memory
-from tfplace.choosing.real_runs.predicted_peaks import predicted_peaks
 from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare

@@ -14,9 +14,9 @@ from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.memory.memory_plan import Planned, as_nodes, fitted, may_change
+from tfplace.choosing.memory.predicted_peaks import predicted_peaks
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Found
-from tfplace.choosing.real_runs.predicted_peaks import predicted_peaks
 from tfplace.choosing.scheduling.model_order import OwnOrder
 from tfplace.choosing.unsplit_baselines import Unsplit
 from tfplace.preparing.loaded_model import LoadedModel

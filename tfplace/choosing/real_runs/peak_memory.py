@@ -10,8 +10,8 @@ from graphs.op_graph import IntArray
 from graphs.problem import Infeasible
 from graphs.protos import GraphDef
 from tfplace.choosing.baselines import GIVEN
+from tfplace.choosing.memory.predicted_peaks import predicted_peaks
 from tfplace.choosing.real_runs.compare import distinct_runs
-from tfplace.choosing.real_runs.predicted_peaks import predicted_peaks
 from tfplace.measurement.allocator import DevicePeak
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.training_run import PrepareRequest, StepLimits, StepRequest, TrainingRun
