@@ -23,8 +23,8 @@ from graphs.protos import FunctionDef, NodeDef, Shape
 
 _NEW = frozenset({"TensorListReserve", "EmptyTensorList"})
 _ITEM = {"TensorListSetItem": 2, "TensorListPushBack": 1}
-# What they give is held anyway: by a variable, another list, or the loop's function.
 _TAKE = frozenset({"TensorListGetItem", "TensorListPopBack"})
+# What they give is held anyway: by a variable, another list, or the loop's function.
 _HELD = _TAKE | {"ReadVariableOp", "Const"}
 
 

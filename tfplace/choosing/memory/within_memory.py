@@ -53,7 +53,9 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
         and each.outcome.reason == "memory"
         and (seconds := _unlimited_seconds(prepared, each)) < WORTH * best
     ]
-    if not promising or searched.result.interrupted:
+    if searched.result.interrupted:
+        return None
+    if not promising:
         return _in_its_order(found, options)
     progress.say("looking for what a device may compute again instead of keeping it")
     with progress.working():
@@ -72,17 +74,12 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
 
 def _in_its_order(found: Found, options: OptimizeOptions) -> Found | None:
     """The step in the order in which it fits, where it would not in TensorFlow's own; else None."""
-    prepared, best, usable = (
-        found.prepared,
-        found.searched.best,
-        found.prepared.problem.usable_bytes(),
-    )
+    prepared, best = found.prepared, found.searched.best
     is_asked = options.problem.device_memory and prepared.is_present and prepared.order is None
-    if (
-        best is None
-        or not is_asked
-        or np.all(predicted_peaks(prepared, best.device_of_op) <= usable)
-    ):
+    if best is None or not is_asked:
+        return None
+    usable = prepared.problem.usable_bytes()
+    if np.all(predicted_peaks(prepared, best.device_of_op) <= usable):
         return None
     in_order = dataclasses.replace(prepared, order=OwnOrder())
     fits = np.all(predicted_peaks(in_order, best.device_of_op) <= usable)
