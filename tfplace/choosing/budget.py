@@ -24,7 +24,7 @@ def search_beside(
     A search in 45 % of a budget takes twice the seconds off it that getting to know the machine
     took, so that both end as if nothing had been measured, but at most half of it. Where the
     comparison with one device would still not fit, the search gets what is left, or a third of the
-    budget as far as few steps of each still fit, but not less than an eighth: reading numbers of
+    budget as far as few steps of each still fit, but not less than a fifth: reading numbers of
     shards uses up all that it gets.
 
     Args:
