@@ -231,11 +231,13 @@ class _Run:
 
     def _split_evenly(self, decided: Decided, interruption: Interruption) -> DataParallel | None:
         """Data parallelism of the same step, if there is time to split it for that."""
-        prepared = decided.prepared
+        prepared, known = decided.prepared, decided.searched.data_parallel
+        if known is not None:
+            return known.reported()
         num_shards = prepared.split.num_shards if prepared.split else 1
         splitting = prepared.reading_seconds * prepared.problem.num_devices / num_shards
         left = self._left(REPORTING_SECONDS) - splitting
-        return decided.searched.data_parallel or interruption.unless_seen_in_time(
+        return interruption.unless_seen_in_time(
             functools.partial(
                 data_parallel_baseline,
                 decided.prepared,

@@ -16,6 +16,7 @@ from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Baseline, Candidate, as_reported
 from tfplace.choosing.memory_limit import limited_to
 from tfplace.choosing.ties import moved_tensors
+from tfplace.choosing.unsplit_baselines import predicted
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.simulation.simulated import simulated
@@ -46,16 +47,28 @@ def data_parallel_candidate(prepared: PreparedModel, seed: int = 0) -> Candidate
     return Candidate(NAME, placement, simulated(prepared.problem, placement).outcome)
 
 
-def as_data_parallel(problem: Problem, candidate: Candidate) -> DataParallel:
-    """What was simulated of a step that is split for all its devices, as report.json has it."""
-    known = as_reported(candidate, problem)
-    moved = moved_tensors(problem, candidate.device_of_op)
-    return DataParallel(
-        **vars(known),
-        num_shards=len(working_devices(problem)),
-        num_transfers=len(moved),
-        transfer_bytes=int(problem.graph.tensor_bytes[moved].sum()),
-    )
+@dataclasses.dataclass(frozen=True)
+class EvenSplit:
+    """A step that is split for all its devices, and the placement of a shard on each."""
+
+    problem: Problem
+    candidate: Candidate
+
+    def on(self, corrected: Callable[[Problem], Problem]) -> "EvenSplit":
+        """The same on the machine as real runs have shown it."""
+        problem = corrected(self.problem)
+        return EvenSplit(problem, predicted(problem, [self.candidate])[0])
+
+    def reported(self) -> DataParallel:
+        """What was simulated of it, as report.json has it."""
+        known = as_reported(self.candidate, self.problem)
+        moved = moved_tensors(self.problem, self.candidate.device_of_op)
+        return DataParallel(
+            **vars(known),
+            num_shards=len(working_devices(self.problem)),
+            num_transfers=len(moved),
+            transfer_bytes=int(self.problem.graph.tensor_bytes[moved].sum()),
+        )
 
 
 def not_tried(prepared: PreparedModel) -> DataParallel | None:
@@ -103,7 +116,7 @@ def data_parallel_baseline(
             return DataParallel(None, False, why, {}, num_shards)
         prepared = dataclasses.replace(prepared, problem=problem)
     candidate = data_parallel_candidate(prepared, options.seed)
-    return None if candidate is None else as_data_parallel(prepared.problem, candidate)
+    return None if candidate is None else EvenSplit(prepared.problem, candidate).reported()
 
 
 def _is_split_for_all(prepared: PreparedModel) -> bool:

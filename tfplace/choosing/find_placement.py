@@ -23,7 +23,7 @@ from tfplace.choosing.baselines import (
     best_of,
 )
 from tfplace.choosing.budget import has_finalists
-from tfplace.choosing.data_parallel import DataParallel, data_parallel_candidate
+from tfplace.choosing.data_parallel import EvenSplit, data_parallel_candidate
 from tfplace.choosing.device_counts import (
     FOUND_FIRST,
     NONE,
@@ -103,7 +103,7 @@ class Searched:
     result: SearchResult
     fewer: Sequence[Candidate] = ()
     shards: Sequence[TriedShards] = ()
-    data_parallel: DataParallel | None = None
+    data_parallel: EvenSplit | None = None
     unsplit: Unsplit | None = None
     beside: Sequence[Beside] = ()
 

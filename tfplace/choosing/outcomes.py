@@ -58,6 +58,4 @@ class Decided:
 
     def corrected(self, problem: Problem) -> Problem:
         """Another problem of the same machine, as real runs have shown it."""
-        if self.corrections is None:
-            return problem
-        return self.corrections.model.corrected(problem, self.corrections.theta)
+        return problem if self.corrections is None else self.corrections.corrected(problem)

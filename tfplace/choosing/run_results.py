@@ -106,6 +106,10 @@ class Corrections:
         """The problem on this machine."""
         return self.model.on(self.theta)
 
+    def corrected(self, problem: Problem) -> Problem:
+        """Another problem of this machine."""
+        return self.model.corrected(problem, self.theta)
+
     def seconds(self, placements: IntArray) -> FloatArray:
         """f8[P] predicted steps of i4[P, N]."""
         return self.model.seconds(self.theta, placements)

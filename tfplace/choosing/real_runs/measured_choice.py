@@ -161,21 +161,18 @@ def _on_corrected_machine(
     prepared: PreparedModel, searched: Searched, corrections: Corrections
 ) -> tuple[PreparedModel, Searched]:
     """A step and what was found for it, predicted anew."""
-    model, theta = corrections.model, corrections.theta
-    problem, unlimited = model.corrected(prepared.problem, theta), prepared.unlimited
+    corrected = corrections.corrected
+    problem, unlimited = corrected(prepared.problem), prepared.unlimited
     prepared = dataclasses.replace(
-        prepared,
-        problem=problem,
-        unlimited=None if unlimited is None else model.corrected(unlimited, theta),
+        prepared, problem=problem, unlimited=None if unlimited is None else corrected(unlimited)
     )
     searched = dataclasses.replace(
         searched,
         baselines=predicted(problem, searched.baselines),
         candidates=predicted(problem, searched.candidates),
         fewer=predicted(problem, searched.fewer),
-        unsplit=None
-        if searched.unsplit is None
-        else searched.unsplit.on(lambda problem: model.corrected(problem, theta)),
+        unsplit=searched.unsplit and searched.unsplit.on(corrected),
+        data_parallel=searched.data_parallel and searched.data_parallel.on(corrected),
     )
     return prepared, searched
 

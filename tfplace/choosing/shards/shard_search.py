@@ -20,7 +20,7 @@ from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.budget import PARTS
 from tfplace.choosing.baselines import SINGLE, Candidate, best_of
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
-from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
+from tfplace.choosing.data_parallel import EvenSplit
 from tfplace.choosing.find_placement import Searched, find_placement
 from tfplace.choosing.memory.within_memory import within_memory
 from tfplace.choosing.memory_limit import at_most
@@ -85,7 +85,7 @@ class ShardSearch:
         self._progress = progress
         self._reading = ReadingTime(prepared.reading_seconds)
         self._budget = SharedBudget(options)
-        self._data_parallel: DataParallel | None = None
+        self._data_parallel: EvenSplit | None = None
         self._long: LongSearch | None = None  # of the unsplit step
         self._has_core = not prepared.is_present or len(os.sched_getaffinity(0)) > CORES_IN_USE
         self._may_stay_whole: Collection[str] = ()
@@ -372,7 +372,7 @@ class ShardSearch:
         self._numbers.found[shards] = ShardsFound(shards, prepared, found_now)
         for each in found_now.baselines:
             if each.name == DATA_PARALLEL:
-                self._data_parallel = as_data_parallel(prepared.problem, each)
+                self._data_parallel = EvenSplit(prepared.problem, each)
 
     def _longer(self, tried: ShardsFound, share: float, order: str = NONE) -> None:
         """Another search of a number that was tried.

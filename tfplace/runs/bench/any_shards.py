@@ -71,7 +71,8 @@ def search_shards(request: JsonObject) -> dict[str, Json]:
     left = options.budget_seconds - (time.monotonic() - began)
     searched = search_in_order(found, options, in_order(found, searched), Progress(), left)
     seconds = time.monotonic() - began
-    evenly = searched.data_parallel or data_parallel_baseline(prepared, problem)
+    known = searched.data_parallel
+    evenly = known.reported() if known else data_parallel_baseline(prepared, problem)
     return {**_row(found, searched, evenly), "seconds": seconds}
 
 

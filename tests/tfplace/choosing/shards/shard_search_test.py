@@ -74,7 +74,7 @@ class _World:
             "best_of": lambda known: known[0],
             "LongSearch": lambda instance, seed, start, left: _Long(self, left),
             "at_most": lambda prepared, most: prepared,
-            "as_data_parallel": lambda problem, found: f"of {found.device_of_op}",
+            "EvenSplit": lambda problem, found: f"of {found.device_of_op}",
             "for_all_shards": lambda *each: None,
             "simulated": lambda *each: dataclasses.make_dataclass("S", ["outcome"])(None),
         }.items():
