@@ -100,9 +100,13 @@ class _Looking:
     def look(self, graph_def: GraphDef, run: TrainingRun, device: str) -> ExecutedRun:
         limits = self._limits
         self._prepare(_RUN, graph_def, run)
-        # TensorFlow measures and optimizes in the first steps, traced or not.
-        self._ask(StepRequest(_RUN, limits.warmup_steps))
+        # TensorFlow measures and optimizes in the first steps, traced or not. Preparing makes an
+        # untraced one, and asking for the graph a traced one: enough for a step that takes long.
+        began = time.monotonic()
         nodes = self._ask(GraphRequest(_RUN))
+        took = time.monotonic() - began
+        if (limits.warmup_steps + 2 * limits.min_steps) * LONGEST * took < self._process.seconds_left:
+            self._ask(StepRequest(_RUN, limits.warmup_steps))
         traces: list[StepTrace] = []
         seconds: list[float] = []
         meter = LoadMeter()

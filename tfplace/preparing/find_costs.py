@@ -92,7 +92,7 @@ def _shares(seconds: FloatArray, whole: FloatArray) -> FloatArray:
 
 _log = logging.getLogger("tfplace")
 
-BEGIN_SECONDS, SECONDS_PER_OP, LEAST_STEPS, LONGER = 3.0, 8e-4, 3, 1.3
+BEGIN_SECONDS, SECONDS_PER_OP, LEAST_STEPS, LONGER = 2.0, 8e-4, 4, 1.3
 """What the fewest steps that tell anything take on a slow core: processes, making the graph ready
 and running it; and how much longer than wanted that may take, rather than be in vain."""
 
