@@ -38,6 +38,7 @@ class Device:
       compute_slowdown: by what share an op that computes takes longer while all other devices that
         share its memory are busy.
       memory_slowdown: the same of an op that streams through memory.
+      executor_threads: how many threads of TensorFlow's executor start ops there, as far as known.
       network: the network card that it shares with others; empty where it shares none.
     """
 
@@ -56,6 +57,7 @@ class Device:
     step_seconds: float = 0.0
     compute_slowdown: float = 0.0
     memory_slowdown: float = 0.0
+    executor_threads: int = 1
     network: str = ""
     precision: str = ""
 

@@ -30,6 +30,8 @@ class ExecutorModel:
       shares_memory: bool[D, D], symmetric, diagonal false; None where op_slowdown is.
       op_turn: i4[K, N], each >= 0 and below N, the op's place in each of K orders in which
         TensorFlow may list the ops, by which rule 7 goes; None for the ops' indices alone.
+      sends_first: b[D] devices whose sends go before all else: where the executor has a second
+        thread, that makes them while the first goes on. None for no device.
     """
 
     send_seconds: FloatArray
@@ -38,6 +40,7 @@ class ExecutorModel:
     op_slowdown: FloatArray | None = None
     shares_memory: npt.NDArray[np.bool_] | None = None
     op_turn: IntArray | None = None
+    sends_first: npt.NDArray[np.bool_] | None = None
 
     def turns(self) -> IntArray:
         """i4[K, N]: op_turn, or the ops' indices."""
@@ -64,12 +67,14 @@ def executor_of(
     work = cluster.transfer_work
     if work is None:
         return None
+    sends_first = np.array([device.executor_threads > 1 for device in cluster.devices])
     return ExecutorModel(
         np.stack([work.sender_seconds, work.sender_seconds_per_byte], axis=-1),
         np.stack([work.receiver_seconds, work.receiver_seconds_per_byte], axis=-1),
         _run_inline(op_types),
         *_contention(cluster, np.zeros(len(op_types)) if memory_share is None else memory_share),
         None if op_turn is None else np.stack([op_turn, np.arange(len(op_types))]).astype(np.int32),
+        sends_first if sends_first.any() else None,
     )
 
 

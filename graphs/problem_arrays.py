@@ -29,7 +29,7 @@ ARRAYS = _table("arrays")
 EXTRAS = _table("extras")
 """Not in the contract's list; a file of another program need not have them."""
 EXECUTOR, CONTENTION, TURN = map(_table, ("executor", "contention", "turn"))
-"""Problem.executor: all three or none; both or none; may be absent."""
+"""Problem.executor: all three or none; both or none; each may be absent."""
 # Where an array of the last three tables lies in Problem.executor.
 EXECUTOR_FIELDS: Mapping[str, str] = {
     **{name: name for name in (*EXECUTOR, *CONTENTION, *TURN)},
@@ -92,7 +92,7 @@ def _executor_tables(path: str, raw: "Arrays") -> dict[str, Kind]:
             f"reading the problem {path}: it has {', '.join(present)} but "
             f"lacks {', '.join(lacking)}; wanted all or none of {', '.join(executor)}"
         )
-    return {**executor, **(TURN if executor and "op_turn" in raw else {})}
+    return {**executor, **{name: TURN[name] for name in TURN if executor and name in raw}}
 
 
 def _checked(

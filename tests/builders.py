@@ -302,6 +302,7 @@ def with_executor(
     inline: Sequence[str] = (),
     slowdown: Sequence[float] | None = None,
     turn: Sequence[Sequence[int]] | None = None,
+    sends_first: Sequence[bool] | None = None,
 ) -> Problem:
     """The problem under a depth-first executor.
 
@@ -311,6 +312,7 @@ def with_executor(
       inline: types of ops that run inline.
       slowdown: [N] of rule 10 on every device; all devices share memory.
       turn: [K, N] the ops' places in orders in which TensorFlow may list them.
+      sends_first: [D] whose sends go before all else.
     """
     apart = (~np.eye(problem.num_devices, dtype=bool))[..., None]
     executor = ExecutorModel(
@@ -320,6 +322,7 @@ def with_executor(
         None if slowdown is None else np.repeat(np.array(slowdown)[:, None], len(apart), axis=1),
         None if slowdown is None else apart[..., 0],
         None if turn is None else np.array(turn, dtype=np.int32),
+        None if sends_first is None else np.array(sends_first, dtype=bool),
     )
     return dataclasses.replace(problem, executor=executor)
 
@@ -333,6 +336,7 @@ def random_executor(rng: np.random.Generator, problem: Problem) -> Problem:
         rng.choice([True, False], problem.num_ops),
         *(_random_contention(rng, problem) if rng.random() < 0.5 else (None, None)),
         _random_turns(rng, problem.num_ops) if rng.random() < 0.5 else None,
+        rng.choice([True, False], problem.num_devices) if rng.random() < 0.5 else None,
     )
     return dataclasses.replace(problem, executor=executor)
 

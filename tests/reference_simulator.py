@@ -163,13 +163,17 @@ class _Run:
         """Rule 7: what an op's end makes ready goes to the front of its device's queue."""
         here = self.device[op]
         queued: list[tuple[int, int | tuple[int, int]]] = []
+        sends: list[tuple[int, tuple[int, int]]] = []
         inline: list[int] = []
+        first = self.problem.executor.sends_first
         for tensor in self.tensors_of[op]:
             self.there[tensor, here] = now
             for target in self.devices:
                 there = [user for user in self.users[tensor] if self.device[user] == target]
                 if target != here and there:
-                    queued.append((min(self.turn[user] for user in there), (tensor, target)))
+                    goes_first = first is not None and first[here]
+                    lowest = min(self.turn[user] for user in there)
+                    (sends if goes_first else queued).append((lowest, (tensor, target)))
         users = {u for tensor in self.tensors_of[op] for u in self.users[tensor]}
         for user in sorted(users, key=lambda user: self.turn[user]):
             if self.device[user] == here and self.is_ready(user):
@@ -179,8 +183,10 @@ class _Run:
                 else:
                     queued.append((self.turn[user], user))
         queued.sort(key=lambda pair: pair[0])
+        sends.sort(key=lambda pair: pair[0])
         last_first = [item for _, item in reversed(queued)]
-        self.queue[here] = [*inline, *last_first, *self.queue[here]]
+        ahead = [item for _, item in reversed(sends)]
+        self.queue[here] = [*ahead, *inline, *last_first, *self.queue[here]]
 
     def is_ready(self, op: int) -> bool:
         """Whether it has become ready just now."""

@@ -44,10 +44,10 @@ CLUSTER_KEYS = (
 DEVICE_KEYS = tuple(
     "memory" if field.name == "memory_bytes" else field.name for field in dataclasses.fields(Device)
 )
-_COUNT_KEYS = ("slots", "cores", "frequency_mhz")
+_COUNT_KEYS = ("slots", "cores", "frequency_mhz", "executor_threads")
 _TEXT_KEYS = ("architecture", "address", "source", "network")
 _MEASURED_DEVICE_KEYS = ("op_seconds", "step_seconds", "compute_slowdown", "memory_slowdown")
-_LEFT_OUT_KEYS = (*_MEASURED_DEVICE_KEYS, "network", "precision")
+_LEFT_OUT_KEYS = (*_MEASURED_DEVICE_KEYS, "executor_threads", "network", "precision")
 PRECISIONS = ("tf32", "fp32")
 _ORIGIN = re.compile(r"local|tf_config|(workers|gpu_split):[1-9]\d*")
 _DEVICE_NAME = re.compile(r"(/job:[A-Za-z0-9_]+/(replica:\d+/)?task:\d+)?/device:([A-Z]+):\d+")
@@ -86,13 +86,13 @@ def _from_text(text: str) -> Json:
 def cluster_to_json(cluster: Cluster) -> dict[str, Json]:
     """The JSON value of a cluster file, with every link listed and memory in bytes.
 
-    Measured figures that are 0 are left out.
+    Measured figures are left out where they are as if nobody had measured them.
     """
     devices = [
         {
             key: device.memory_bytes if key == "memory" else getattr(device, key)
             for key in DEVICE_KEYS
-            if key not in _LEFT_OUT_KEYS or getattr(device, key)
+            if key not in _LEFT_OUT_KEYS or getattr(device, key) != getattr(Device, key)
         }
         for device in cluster.devices
     ]

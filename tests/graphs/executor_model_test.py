@@ -42,6 +42,11 @@ def test_an_executor_holds_the_ends_work_the_cheap_ops_and_both_orders():
     assert executor.op_slowdown is None and executor.shares_memory is None
     # As the traced run listed the ops, and as they are written.
     assert executor.turns().tolist() == [[2, 0, 1], [0, 1, 2]]
+    assert executor.sends_first is None
+    threads = _cluster([_worker(0), _worker(1, executor_threads=2)], work)
+    threaded = executor_of(threads, ["MatMul"])
+    assert threaded is not None and threaded.sends_first is not None
+    assert threaded.sends_first.tolist() == [False, True]
     by_index = dataclasses.replace(executor, op_turn=None)
     assert by_index.turns().tolist() == [[0, 1, 2]]
 

@@ -25,6 +25,7 @@ class ExecutorArrays(NamedTuple):
       op_slowdown: f8[N, D] the share by which an op takes longer for each busy device among those
         that share its device's memory; [0, 0] where rule 10 does not hold.
       shares_memory: b[D, D]; as op_slowdown.
+      sends_first: b[D] the devices whose sends go before all else.
       most_fresh: the most items that one op's end can make ready.
     """
 
@@ -36,6 +37,7 @@ class ExecutorArrays(NamedTuple):
     receive_seconds: FloatArray
     op_slowdown: FloatArray
     shares_memory: BoolArray
+    sends_first: BoolArray
     most_fresh: int
 
 
@@ -62,6 +64,9 @@ def executor_arrays(problem: Problem) -> ExecutorArrays | None:
         receive_seconds=np.ascontiguousarray(executor.receive_seconds, dtype=np.float64),
         op_slowdown=slowdown,
         shares_memory=shared,
+        sends_first=np.zeros(problem.num_devices, dtype=np.bool_)
+        if executor.sends_first is None
+        else np.ascontiguousarray(executor.sends_first, dtype=np.bool_),
         most_fresh=int(fresh_of_op.max(initial=0)),
     )
 

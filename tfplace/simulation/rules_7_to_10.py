@@ -31,8 +31,9 @@ from tfplace.simulation.scratch import ARRIVALS, ENDS, Scratch
 # Columns of ExecutorScratch.turns.
 _FRONT, _BACK = range(2)
 
-# Above every op index, so that ops that run inline come after the others, in falling order.
-_INLINE_RANK = (1 << 31) - 1
+# Above every op index, so that ops that run inline come after the others, in falling order; sends
+# that go first come after these.
+_INLINE_RANK = 1 << 30
 
 
 @compiled_part
@@ -204,12 +205,16 @@ def _end(
                     if scratch.tracks_memory:
                         scratch.holders[first + device] += 1
                     item = len(arrays.op_seconds) + first + where
-                    num_fresh = _add_fresh(scratch, num_fresh, executor.op_turn[order, user], item)
+                    rank = executor.op_turn[order, user]
+                    if executor.sends_first[device]:
+                        rank += _INLINE_RANK + 1
+                    num_fresh = _add_fresh(scratch, num_fresh, rank, item)
                 continue
             scratch.pending[user] -= 1
             if scratch.pending[user] == 0:
-                # Rule 7: users that run inline come first, in index order; then the others and the
-                # sends in falling order of index (of equals, those of later tensors first).
+                # Rule 7: sends come first where they go first; then users that run inline, in index
+                # order; then the others and sends in falling order of index (of equals, those of
+                # later tensors first).
                 rank = executor.op_turn[order, user]
                 if executor.runs_inline[user]:
                     rank = _INLINE_RANK - rank

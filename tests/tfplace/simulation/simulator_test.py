@@ -240,6 +240,27 @@ def test_a_send_waits_its_turn_and_takes_its_senders_slot():
     assert schedule.transfers.arrival.tolist() == [6.0]
 
 
+def test_a_second_thread_makes_a_send_before_the_chain_goes_on():
+    ops = [
+        Op("a", 1.0),
+        Op("cheap", 1.0, ("a:0",), type="Identity"),
+        Op("near", 2.0, ("cheap:0",)),
+        Op("far", 1.0, ("a:0",)),
+    ]
+    problem = build_problem(ops, Machine(2, latency=0.0))
+    placement = np.array([0, 0, 0, 1])
+
+    def starts(*sends_first):
+        executor = with_executor(
+            problem, send=(0.5, 0.0), inline=["Identity"], sends_first=sends_first or None
+        )
+        return Simulator(executor).schedule(placement).op_start.tolist()
+
+    # One thread sends when nothing else is left to do: at 4 s, or at 1 s before all else.
+    assert starts() == starts(False, True) == [0.0, 1.0, 2.0, 4.5]
+    assert starts(True, False) == [0.0, 1.5, 2.5, 1.5]
+
+
 def test_what_a_received_tensor_makes_ready_waits_at_the_back():
     ops = [
         Op("source", 1.0, outputs=(0,)),

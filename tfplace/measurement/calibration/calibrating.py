@@ -45,6 +45,7 @@ from tfplace.measurement.machine_load import share_of_others
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
 from tfplace.measurement.training_run import StepLimits
+from tfplace.measurement.workers import EXECUTOR_THREADS
 
 Measured = TypeVar("Measured", bound=Hashable)
 
@@ -356,6 +357,7 @@ def _calibrated_device(
         step_seconds=step_seconds,
         compute_slowdown=contention.compute_slowdown,
         memory_slowdown=contention.memory_slowdown,
+        executor_threads=EXECUTOR_THREADS if device.type == "CPU" else 1,
         source=source.removeprefix("; "),
     )
 

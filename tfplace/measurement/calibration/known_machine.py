@@ -27,7 +27,7 @@ from tfplace.measurement.calibration.trusted_links import TrustedLinks, figures_
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.training_run import StepLimits
 
-VERSION = 1
+VERSION = 2
 """Counts up when what is kept, or how it is found, changes its meaning."""
 SHORT_STEPS = StepLimits(warmup_steps=1, min_steps=5, max_steps=15, timeout_seconds=10.0)
 SHORT_SECONDS = 5.0

@@ -266,8 +266,8 @@ def test_what_measuring_the_machine_takes_comes_off_the_first_search(
         (math.inf, math.inf, 48.0),
         (28.0, 40.0, 28.0),
         (18.0, 40.0, 19.8),
-        (1.0, 11.0, 11.0),
-        (-5.0, 2.0, 7.5),
+        (1.0, 13.0, 13.0),
+        (-5.0, 2.0, 12.0),
         (-20.0, 10.0, 48.0),
     ],
 )
