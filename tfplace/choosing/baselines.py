@@ -215,3 +215,14 @@ class Baseline:
     reason: str
     peak_bytes: Mapping[str, int]
     num_devices: int = dataclasses.field(default=0, kw_only=True, compare=False)
+
+
+def predicted(problem: Problem, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates with new outcomes, but for those that were not tried or may not be."""
+    evaluator = SimulatingEvaluator(problem, num_threads=1)
+    return [
+        dataclasses.replace(each, outcome=evaluator.evaluate(each.device_of_op[None])[0])
+        if math.isfinite(each.step_seconds)
+        else each
+        for each in candidates
+    ]

@@ -13,10 +13,9 @@ from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.table import one_shot
 from tfplace.budget import PARTS
-from tfplace.choosing.baselines import Baseline, Candidate, as_reported
+from tfplace.choosing.baselines import Baseline, Candidate, as_reported, predicted
 from tfplace.choosing.memory_limit import limited_to
 from tfplace.choosing.ties import moved_tensors
-from tfplace.choosing.unsplit_baselines import predicted
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.simulation.simulated import simulated

@@ -14,9 +14,8 @@ from graphs.names import original_name
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import completed
-from tfplace.choosing.baselines import Baseline, Candidate, as_reported
+from tfplace.choosing.baselines import Baseline, Candidate, as_reported, predicted
 from tfplace.choosing.device_counts import OnDevices, by_devices
-from tfplace.simulation.evaluator import SimulatingEvaluator
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,17 +46,6 @@ class Unsplit:
         """The same on the machine as real runs have shown it."""
         problem = corrected(self.problem)
         return Unsplit(problem, predicted(problem, self.baselines), predicted(problem, self.found))
-
-
-def predicted(problem: Problem, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates with new outcomes, but for those that were not tried or may not be."""
-    evaluator = SimulatingEvaluator(problem, num_threads=1)
-    return [
-        dataclasses.replace(each, outcome=evaluator.evaluate(each.device_of_op[None])[0])
-        if math.isfinite(each.step_seconds)
-        else each
-        for each in candidates
-    ]
 
 
 def for_all_shards(problem: Problem, unsplit: Problem, device_of_op: IntArray) -> IntArray:

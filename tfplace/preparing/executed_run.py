@@ -105,7 +105,8 @@ class _Looking:
         began = time.monotonic()
         nodes = self._ask(GraphRequest(_RUN))
         took = time.monotonic() - began
-        if (limits.warmup_steps + 2 * limits.min_steps) * LONGEST * took < self._process.seconds_left:
+        num_steps = limits.warmup_steps + 2 * limits.min_steps
+        if num_steps * LONGEST * took < self._process.seconds_left:
             self._ask(StepRequest(_RUN, limits.warmup_steps))
         traces: list[StepTrace] = []
         seconds: list[float] = []

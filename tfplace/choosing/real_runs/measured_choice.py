@@ -10,7 +10,7 @@ import numpy as np
 
 from graphs.op_graph import IntArray
 from tfplace.budget import PARTS
-from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.baselines import Candidate, predicted
 from tfplace.choosing.budget import has_finalists
 from tfplace.choosing.choose import Choice, confirmed
 from tfplace.choosing.find_placement import Searched
@@ -22,7 +22,6 @@ from tfplace.choosing.real_runs.finalists import of_measured_search
 from tfplace.choosing.real_runs.held_runs import BEGIN_SECONDS, SECONDS_PER_OP, child_for
 from tfplace.choosing.real_runs.knowledge import noise_of_median
 from tfplace.choosing.run_results import PLACED, Comparison, Corrections, MeasuredStep, Round, Tried
-from tfplace.choosing.unsplit_baselines import predicted
 from tfplace.interruption import interruptible
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.timing import Timing

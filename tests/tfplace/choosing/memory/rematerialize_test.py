@@ -7,9 +7,8 @@ import pytest
 
 from tests.builders import Machine, Op, build_problem, random_problem
 from tests.reference_simulator import reference_run
-from tfplace.choosing.memory.copies import with_copies, with_their_copies
-from tfplace.choosing.memory.memory_plan import fitted
 from tfplace.choosing.memory.rematerialize import ORIGINAL, MayChange, NoRoomError, rematerialized
+from tfplace.choosing.memory.within_memory import fitted, with_copies, with_their_copies
 from tfplace.simulation.simulated import simulated
 
 SIZE = 100
