@@ -40,7 +40,7 @@ class _Process:
         return ["trace"] if isinstance(request, TraceRequest) else [GraphRequest(0)]
 
 
-@pytest.mark.parametrize(("step", "num_traces"), [(0.1, 22), (1.0, 2), (1.6, 1)])
+@pytest.mark.parametrize(("step", "num_traces"), [(0.1, 22), (1.0, 2), (1.6, 2), (2.2, 1)])
 def test_what_was_traced_is_kept_where_another_pair_would_end_too_late(
     step, num_traces, monkeypatch
 ):
