@@ -88,7 +88,7 @@ def test_a_step_that_would_take_too_long_is_not_begun(
     brief = dataclasses.replace(BRIEF, all_seconds=1.0)
     found, timed = find_costs(model, CLUSTER, True, CostCache(None), brief)
     assert found.source == "analytic" and timed is not None and not timed.traced
-    assert "it would take about 3 s of the 1 s for that" in found.notes[0]
+    assert "it would take about 2 s of the 1 s for that" in found.notes[0]
 
 
 def test_a_step_in_shards_is_priced_by_the_unsplit_one(
