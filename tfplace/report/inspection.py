@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 import itertools
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -11,19 +12,23 @@ from rich.console import Console
 
 from graphs.counted import counted
 from graphs.errors import FeedError, NothingToSplitError
+from graphs.op_graph import IntArray
 from graphs.problem import Measurement, Problem
 from graphs.protos import JsonObject
 from tfplace.algorithms.placers.one_shot import single_devices
+from tfplace.choosing.memory.within_memory import fitted, may_change, unlimited_seconds
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.report.split_facts import split_facts_with_work, split_sentences
 from tfplace.report.text import print_facts, table
 from tfplace.simulation.simulated import simulated
-from tfplace.units_text import bytes_text, count_text, seconds_text
+from tfplace.units_text import bytes_text, count_text, seconds_text, share_text
 
 MAX_ROWS = 20
 FIRST_BATCH, MOST_EXAMPLES = 8, 1 << 20
 MAX_COUNTS = 10
+PLAN_SECONDS = 20.0
+"""What looking for ops to run again may take, for one batch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +57,16 @@ class Fit:
       device: the fastest of those that can; of none, the one that lacks least.
       peak_bytes: the most that it would hold at a time.
       usable_bytes: its memory without the reserve.
+      runs_again: how many ops would run again, so that it can (docs/memory.md).
+      more_time: the share by which a step takes longer for that.
     """
 
     fits: bool
     device: str
     peak_bytes: int
     usable_bytes: int
+    runs_again: int = 0
+    more_time: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,9 +101,11 @@ class Inspection:
       split: how --shards splits the step, with the share of its floating-point work that is
         split; None where it is whole.
       not_split: why --shards can split nothing of the step.
-      fits: whether one device can hold it.
+      fits: whether one device can hold it as it came.
+      planned: the same with ops that run again; None where it fits without, or not even so.
       largest_batch: the most examples of which one device can hold a step; None where nobody asked,
         0 where not even one fits, or where the model says how many there are.
+      largest_planned: the same with ops that run again: the batch, and how it fits.
     """
 
     path: str
@@ -124,7 +135,9 @@ class Inspection:
     split: JsonObject | None
     not_split: str = ""
     fits: Fit | None = None
+    planned: Fit | None = None
     largest_batch: int | None = None
+    largest_planned: tuple[int, Fit] | None = None
 
 
 def inspect_model(options: ProblemOptions, with_largest_batch: bool = False) -> Inspection:
@@ -134,18 +147,47 @@ def inspect_model(options: ProblemOptions, with_largest_batch: bool = False) -> 
       options: model and cluster.
       with_largest_batch: whether to look for it: the model is read some six times more.
     """
+    why_not = ""
     try:
-        found = inspect(prepare(options, trace=False))
+        prepared = prepare(options, trace=False)
     except NothingToSplitError as error:
-        whole = prepare(dataclasses.replace(options, num_shards=1), trace=False)
-        found = dataclasses.replace(inspect(whole), not_split=str(error))
+        why_not = str(error)
+        prepared = prepare(dataclasses.replace(options, num_shards=1), trace=False)
+    found = dataclasses.replace(inspect(prepared), not_split=why_not)
+    is_planned = options.memory_plan != "none"
+    if is_planned and found.fits is not None and not found.fits.fits:
+        found = dataclasses.replace(found, planned=planned_fit(prepared))
     if with_largest_batch:
-        found = dataclasses.replace(found, largest_batch=largest_batch(options))
+        batch = largest_batch(options)
+        planned = largest_planned(options, batch) if is_planned else None
+        found = dataclasses.replace(found, largest_batch=batch, largest_planned=planned)
     return found
 
 
 def fit_of(prepared: PreparedModel) -> Fit:
     """Whether one device holds a step, by simulation."""
+    return _on_one_device(prepared)[0]
+
+
+def planned_fit(prepared: PreparedModel) -> Fit | None:
+    """How one device holds a step that doesn't fit as it came; None where no plan was found."""
+    fit, placement = _on_one_device(prepared)
+    until = time.monotonic() + PLAN_SECONDS
+    planned = fitted(prepared.problem, placement, may_change(prepared), until)
+    if planned is None:
+        return None
+    device = prepared.problem.device_names.index(fit.device)
+    return dataclasses.replace(
+        fit,
+        fits=True,
+        peak_bytes=int(planned.simulated.outcome.peak_bytes[device]),
+        runs_again=len(planned.plan.copies),
+        more_time=planned.step_seconds / unlimited_seconds(prepared.problem, placement) - 1.0,
+    )
+
+
+def _on_one_device(prepared: PreparedModel) -> tuple[Fit, IntArray]:
+    """What `Fit` says, and the placement i4[N] that it says it of."""
     problem, usable = prepared.problem, prepared.problem.usable_bytes()
     found = []
     for placement in single_devices(problem):
@@ -157,7 +199,7 @@ def fit_of(prepared: PreparedModel) -> Fit:
         worst = device if fits else int(over.argmax())
         order = step.outcome.step_seconds if fits else float(over.max())
         fit = Fit(fits, problem.device_names[worst], int(peaks[worst]), int(usable[worst]))
-        found.append(((not fits, order), fit))
+        found.append(((not fits, order), (fit, placement)))
     return min(found, key=lambda each: each[0])[1]
 
 
@@ -170,9 +212,7 @@ def largest_batch(options: ProblemOptions) -> int:
 
     @functools.cache
     def fit(batch: int) -> Fit:
-        load = dataclasses.replace(options.load, batch_size=batch)
-        whole = dataclasses.replace(options, load=load, num_shards=1)
-        return fit_of(prepare(whole, trace=False))
+        return fit_of(_of_batch(options, batch))
 
     low, high = 1, FIRST_BATCH
     try:
@@ -190,6 +230,30 @@ def largest_batch(options: ProblemOptions) -> int:
         middle = min(max(guess, low + 1), high - 1)
         low, high = (middle, high) if fit(middle).fits else (low, middle)
     return low
+
+
+def largest_planned(options: ProblemOptions, fitting: int) -> tuple[int, Fit] | None:
+    """The most examples, to a tenth, that one device holds with ops that run again, and how.
+
+    Args:
+      options: model and cluster.
+      fitting: so many fit without; 0 where no number is known to, and then none is looked for.
+    """
+    best: tuple[int, Fit] | None = None
+    low, high = fitting, 0  # 0 as long as all that were tried fit
+    while 0 < low < MOST_EXAMPLES and (not high or high - low > max(fitting // 10, 1)):
+        middle = (low + high) // 2 if high else 2 * low
+        found = planned_fit(_of_batch(options, middle))
+        if found is None:
+            high = middle
+        else:
+            best, low = (middle, found), middle
+    return best
+
+
+def _of_batch(options: ProblemOptions, batch: int) -> PreparedModel:
+    load = dataclasses.replace(options.load, batch_size=batch)
+    return prepare(dataclasses.replace(options, load=load, num_shards=1), trace=False)
 
 
 def inspect(prepared: PreparedModel) -> Inspection:
@@ -272,12 +336,15 @@ def print_inspection(inspection: Inspection, out: Console) -> None:
 def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
     yield "model", f"{model.path} ({model.kind})"
     if model.fits is not None:
-        answer = "yes" if model.fits.fits else "not on one device"
-        held = f"{bytes_text(model.fits.peak_bytes)} of {bytes_text(model.fits.usable_bytes)}"
-        yield "fits", f"{answer}, peak {held} of {model.fits.device}"
+        yield "fits", _fit_text(model.fits, "yes" if model.fits.fits else "not on one device")
+    if model.planned is not None:
+        yield "fits", _fit_text(model.planned, "yes, with a memory plan")
     if model.largest_batch is not None:
         found = f"{counted(model.largest_batch, 'example')} on one device, to a hundredth"
         yield "largest batch", found if model.largest_batch else "no other size, or none that fits"
+    if model.largest_planned is not None:
+        batch, fit = model.largest_planned
+        yield "largest batch", _fit_text(fit, f"{counted(batch, 'example')} with a memory plan")
     mode = "training" if model.mode == "train" else model.mode
     yield "run", f"{mode}: {model.step_origin}"
     yield from (("guessed", sentence) for sentence in model.guessed)
@@ -308,6 +375,14 @@ def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
     for name, sentences in (("unit", model.units), ("opened", model.opened)):
         for op, what in itertools.islice(sentences.items(), MAX_ROWS):
             yield name, f"{op}: {what}"
+
+
+def _fit_text(fit: Fit, answer: str) -> str:
+    text = f"{answer}, peak {bytes_text(fit.peak_bytes)} of {bytes_text(fit.usable_bytes)} of "
+    if not fit.runs_again:
+        return text + fit.device
+    again = f"{counted(fit.runs_again, 'op')} run again"
+    return f"{text}{fit.device}: {again}, {share_text(fit.more_time)} more time"
 
 
 def _counts(counts: Mapping[str, int], empty_key: str = "") -> str:

@@ -1,15 +1,25 @@
 """What is in a training step of a few ops, counted by hand."""
 
 import dataclasses
+import io
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from rich.console import Console
 
 from graphs.loading.load_options import LoadOptions
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
-from tfplace.report.inspection import fit_of, inspect, largest_batch
+from tfplace.report.inspection import (
+    fit_of,
+    inspect,
+    inspect_model,
+    largest_batch,
+    planned_fit,
+    print_inspection,
+)
+from tfplace.units_text import bytes_text
 
 
 def test_everything_is_counted(weight):
@@ -58,15 +68,51 @@ def test_everything_is_counted(weight):
         "cluster": "k80x2",
         "split": None,
         "not_split": "",
+        "planned": None,
         "largest_batch": None,
+        "largest_planned": None,
     }
 
 
 def test_what_lacks_memory_fits_no_device(weight):
     scarce = np.full(3, 100, np.int64)
     problem = dataclasses.replace(weight.problem, device_memory_bytes=scarce)
-    fit = fit_of(dataclasses.replace(weight, problem=problem))
+    scarce = dataclasses.replace(weight, problem=problem)
+    fit = fit_of(scarce)
     assert not fit.fits and fit.peak_bytes > fit.usable_bytes == 90
+    assert planned_fit(scarce) is None
+
+
+def test_a_larger_batch_fits_where_ops_run_again(tmp_path):
+    """A step keeps twelve tensors [batch, 1000] of 4 KB a row for gradients, and 4 MB besides."""
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 500], "x")
+        w = tf.compat.v1.get_variable("w", [500, 1000], use_resource=True)
+        hidden = tf.matmul(x, w)
+        for _ in range(12):
+            hidden = tf.tanh(hidden)
+        tf.identity(tf.gradients(tf.reduce_sum(hidden), w)[0], "gradient")
+    path = tmp_path / "model.pb"
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    options = ProblemOptions(
+        str(path),
+        LoadOptions(fetch=("gradient",), mode="inference"),
+        cluster="k80x2",
+        device_memory=["10MB"],
+        memory_reserve=0.0,
+    )
+    found = inspect_model(options, with_largest_batch=True)
+    batch, fit = found.largest_planned
+    assert fit.fits and fit.runs_again > 0 and fit.more_time > 0.0
+    assert fit.peak_bytes <= fit.usable_bytes == 10_000_000
+    assert batch > 1.5 * found.largest_batch > 0
+    larger = LoadOptions(fetch=("gradient",), mode="inference", batch_size=batch)
+    found = inspect_model(dataclasses.replace(options, load=larger))
+    assert not found.fits.fits and found.planned == fit
+    written = io.StringIO()
+    print_inspection(found, Console(file=written, width=200))
+    assert f"yes, with a memory plan, peak {bytes_text(fit.peak_bytes)} of" in written.getvalue()
+    assert f"{fit.runs_again} ops run again" in written.getvalue()
 
 
 @pytest.mark.parametrize(("megabytes", "is_open"), [(1, True), (4, True), (4, False)])

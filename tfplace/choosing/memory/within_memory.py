@@ -290,7 +290,7 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
         for number, each in enumerate({each.key: each for each in searched.everything}.values())
         if isinstance(each.outcome, Infeasible)
         and each.outcome.reason == "memory"
-        and (seconds := _unlimited_seconds(prepared, each)) < WORTH * best
+        and (seconds := unlimited_seconds(prepared.problem, each.device_of_op)) < WORTH * best
     ]
     if searched.result.interrupted:
         return None
@@ -325,12 +325,11 @@ def _in_its_order(found: Found, options: OptimizeOptions) -> Found | None:
     return Found(in_order, found.searched) if fits else None
 
 
-def _unlimited_seconds(prepared: PreparedModel, candidate: Candidate) -> float:
-    """What a placement would take if all devices had memory enough."""
-    problem = prepared.problem
+def unlimited_seconds(problem: Problem, device_of_op: IntArray) -> float:
+    """What a placement i4[N] would take if all devices had memory enough."""
     enough = np.full_like(problem.device_memory_bytes, np.iinfo(np.int64).max // 4)
     unlimited = dataclasses.replace(problem, device_memory_bytes=enough)
-    return simulated(unlimited, candidate.device_of_op).outcome.step_seconds
+    return simulated(unlimited, device_of_op).outcome.step_seconds
 
 
 def _prepared_with(

@@ -1,0 +1,185 @@
+"""How far a memory plan is from the least that any recomputation takes.
+
+The bound is Checkmate's linear program (Jain et al., MLSys 2020), solved by HiGHS: node k of n, in
+the order of the run, is computed for the first time in stage k, and in each stage whatever is there
+may be kept and whatever is not may be computed again. Fractions of nodes may be, so that no plan
+takes less. Its size grows with the square of the nodes: a step is cut into some sixty pieces first,
+each of which runs whole and makes one tensor, and the plan is made for these pieces, too.
+
+`python -m tests.tables.checkmate MODEL.pb 0.5 0.35` prints a row for each share of the peak.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
+
+from graphs.loading.load_options import LoadOptions
+from graphs.problem import Problem
+from tests.builders import Machine, Op, build_problem
+from tfplace.algorithms.placers.one_shot import single_devices
+from tfplace.choosing.memory.rematerialize import MayChange
+from tfplace.choosing.memory.within_memory import fitted
+from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.prepare import prepare
+from tfplace.simulation.simulated import simulated
+
+NUM_PIECES = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """A step's pieces, in the order of the run.
+
+    Attributes:
+      seconds: f8[n] of each.
+      size: f8[n] bytes of what each makes.
+      reads: [n] the pieces that each reads, all before it.
+      kept: bytes that are held all the time.
+    """
+
+    seconds: np.ndarray
+    size: np.ndarray
+    reads: Sequence[Sequence[int]]
+    kept: float = 0.0
+
+    def problem(self) -> Problem:
+        """The same as a placement problem of one device."""
+        ops = [
+            Op(f"p{k}", float(self.seconds[k]), [f"p{j}:0" for j in reads], (int(self.size[k]),))
+            for k, reads in enumerate(self.reads)
+        ]
+        ops[0] = dataclasses.replace(ops[0], persistent=int(self.kept))
+        return build_problem(ops, Machine(1, memory=2**62, types=["GPU"]))
+
+
+class _Rows:
+    """Inequalities row @ x <= bound."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, int, float]] = []
+        self._bounds: list[float] = []
+
+    def add(self, terms: Sequence[tuple[int, float]], bound: float) -> None:
+        self._entries += [(len(self._bounds), column, factor) for column, factor in terms]
+        self._bounds.append(bound)
+
+    def arrays(self, num_columns: int) -> tuple[coo_array, list[float]]:
+        row, column, factor = zip(*self._entries, strict=True)
+        shape = (len(self._bounds), num_columns)
+        return coo_array((factor, (row, column)), shape=shape).tocsr(), self._bounds
+
+
+def least_seconds(pieces: Pieces, limit: float) -> float:
+    """Seconds that no plan for these pieces beats under a limit in bytes; inf where none fits."""
+    n = len(pieces.seconds)
+    number: dict[tuple[object, ...], int] = {}
+
+    def of(*key: object) -> int:
+        return number.setdefault(key, len(number))
+
+    readers: list[list[int]] = [[] for _ in range(n)]
+    for k, reads in enumerate(pieces.reads):
+        for j in reads:
+            readers[j].append(k)
+    rows, least = _Rows(), dict[int, float]()
+    size = pieces.size / max(limit, 1.0)
+    for t in range(n):
+        least[of("run", t, t)] = 1.0
+        held = [(of("keep", t, j), size[j]) for j in range(t)]
+        for j in range(t):  # what is kept was there in the stage before
+            before = [("run", t - 1, j)] + [("keep", t - 1, j)] * (j < t - 1)
+            rows.add([(of("keep", t, j), 1.0), *((of(*key), -1.0) for key in before)], 0.0)
+        for k in range(t + 1):
+            for j in pieces.reads[k]:
+                rows.add(
+                    [(of("run", t, k), 1.0), (of("run", t, j), -1.0), (of("keep", t, j), -1.0)], 0.0
+                )
+            held.append((of("run", t, k), size[k]))
+            rows.add(held, 1.0 - pieces.kept / max(limit, 1.0))
+            for j in {*pieces.reads[k], k}:  # freed behind k, if k runs and nobody wants it later
+                free = of("free", t, j, k)
+                rows.add([(free, 1.0), (of("run", t, k), -1.0)], 0.0)
+                if t + 1 < n:
+                    rows.add([(free, 1.0), (of("keep", t + 1, j), 1.0)], 1.0)
+                for later in readers[j]:
+                    if k < later <= t:
+                        rows.add([(free, 1.0), (of("run", t, later), 1.0)], 1.0)
+                held.append((free, -size[j]))
+    costs = np.zeros(len(number))
+    for key, column in number.items():
+        if key[0] == "run":
+            costs[column] = pieces.seconds[key[2]]
+    matrix, bounds = rows.arrays(len(number))
+    ranges = [(least.get(column, 0.0), 1.0) for column in range(len(number))]
+    found = linprog(costs, matrix, bounds, bounds=ranges, method="highs")
+    return float(found.fun) if found.status == 0 else np.inf
+
+
+def planned_seconds(pieces: Pieces, limit: float) -> float:
+    """What the plan takes that `optimize` would make for the pieces; inf where it finds none."""
+    problem = dataclasses.replace(
+        pieces.problem(), device_memory_bytes=np.array([limit], dtype=np.int64)
+    )
+    every = np.ones(problem.num_ops, dtype=bool)
+    may = MayChange(every, every, np.zeros(problem.num_ops, dtype=np.int32))
+    found = fitted(problem, np.zeros(problem.num_ops, dtype=np.int32), may)
+    return np.inf if found is None else found.step_seconds
+
+
+def peak(pieces: Pieces) -> int:
+    """What the pieces hold without a plan, in bytes."""
+    problem = pieces.problem()
+    step = simulated(problem, np.zeros(problem.num_ops, dtype=np.int32))
+    return int(step.schedule.peak_bytes[0])
+
+
+def pieces_of(problem: Problem, num_pieces: int = NUM_PIECES) -> Pieces:
+    """A step on one device, cut where equal shares of its seconds and bytes have passed."""
+    graph = problem.graph
+    schedule = min(
+        (simulated(problem, each).known_schedule() for each in single_devices(problem)),
+        key=lambda each: each.makespan,
+    )
+    order = np.lexsort((schedule.op_end, schedule.op_start))
+    seconds = problem.op_seconds[np.arange(graph.num_ops), schedule.device_of_op][order]
+    made = np.bincount(graph.tensor_producer, graph.tensor_alloc_bytes, graph.num_ops)[order]
+    passed = np.cumsum(seconds / seconds.sum() + made / made.sum()) / 2.0
+    cut = np.minimum((passed * num_pieces).astype(int), num_pieces - 1)
+    _, cut = np.unique(cut, return_inverse=True)
+    piece = np.empty(graph.num_ops, dtype=int)
+    piece[order] = cut
+    count = int(cut.max()) + 1
+    source, target = piece[graph.tensor_producer[graph.use_tensor]], piece[graph.use_op]
+    assert np.all(source <= target)
+    crosses = source != target
+    leaves = np.unique(graph.use_tensor[crosses])
+    size = np.bincount(
+        piece[graph.tensor_producer[leaves]], graph.tensor_alloc_bytes[leaves], count
+    )
+    pairs = np.unique(np.stack([source[crosses], target[crosses]], axis=1), axis=0)
+    reads = [pairs[pairs[:, 1] == k, 0].tolist() for k in range(count)]
+    spent = np.bincount(cut, seconds, count)
+    return Pieces(spent, size, reads, float(graph.op_persistent_bytes.sum()))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Prints, for each share of the peak, what the plan and the bound take of the step's time."""
+    model, *shares = arguments
+    prepared = prepare(ProblemOptions(model, LoadOptions(), cluster="k80x1"), trace=False)
+    pieces = pieces_of(prepared.problem)
+    whole, most = float(pieces.seconds.sum()), peak(pieces)
+    print(f"{model}: {len(pieces.seconds)} pieces hold {most / 2**20:.0f} MiB")
+    for share in map(float, shares):
+        plan, bound = (find(pieces, share * most) for find in (planned_seconds, least_seconds))
+        print(
+            f"{share:.2f}  plan {plan / whole:.3f}  bound {bound / whole:.3f}  {plan / bound:.3f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
