@@ -40,10 +40,6 @@ EXECUTOR_FIELDS: Mapping[str, str] = {
 def checked_arrays(path: str, raw: "Arrays") -> dict[str, np.ndarray]:
     """The arrays with the dtypes and shapes of the contract; extras filled in.
 
-    Args:
-      path: of the file.
-      raw: what is in it.
-
     Raises:
       ModelError: an array is missing, of another dtype or shape, or holds what makes no sense.
       PlacementError: the placement names devices that do not exist.

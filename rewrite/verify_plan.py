@@ -91,10 +91,6 @@ class Plan:
 
         Of a split step's model the run itself is compared with the split step, whose sums have the
         same order; all other signatures are compared with the model as it came.
-
-        Args:
-          feeds: of the run.
-          placed_graph_def: see `verify`.
         """
         for check in self._checks(feeds, placed_graph_def):
             yield check if self._original is None else self._original.beside(check)

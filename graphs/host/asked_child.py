@@ -67,12 +67,7 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
     """
 
     def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
-        """Starts `graphs.host.answering`, and in it the module.
-
-        Args:
-          module: its `main` takes the `Parent`.
-          environment: as for `start_process`.
-        """
+        """Starts `graphs.host.answering`, and in it the module."""
         self._folder = scratch_directory()
         try:
             self._child = start_child(_PROCESS, (module,), self._folder.name, environment)

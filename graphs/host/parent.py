@@ -39,12 +39,7 @@ class Parent:
     """
 
     def __init__(self, argv: Sequence[str], uses_gpus: bool = False) -> None:
-        """Waits for the request, and keeps to its limit of memory.
-
-        Args:
-          argv: the child's arguments.
-          uses_gpus: as for `connect_to_parent`.
-        """
+        """Waits for the request, and keeps to its limit of memory."""
         self._connection, _ = connect_to_parent(argv, uses_gpus)
         self.request: Pickled = self._connection.recv()
         self._sending = threading.Lock()

@@ -19,11 +19,6 @@ class NotTrainableError(Exception):
 def compiled(model: KerasModel, framework: ModuleType, training: Json) -> KerasModel:
     """The model, compiled with the loss and the optimizer that its file names, without metrics.
 
-    Args:
-      model: not compiled.
-      framework: keras or tf_keras.
-      training: the file's training configuration.
-
     Raises:
       NotTrainableError: they are the user's own.
     """

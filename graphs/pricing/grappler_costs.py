@@ -62,10 +62,6 @@ def estimate(flat: FlatGraph, properties: TensorProperties) -> OpWork:
     Nodes that only hand a buffer on do nothing. What runs functions moves its tensors; the work
     inside is priced elsewhere. A question that Grappler refuses or dies of gets no prices, and a
     note that says why.
-
-    Args:
-      flat: the graph.
-      properties: of its tensors.
     """
     nodes, first = flat.graph_def.node, properties.first
     kinds = _Kinds(flat, properties)

@@ -131,10 +131,6 @@ class Network:
 
     def train(self, loss: Tensor, training: Training) -> None:
         """Adds "loss", "train_op" and "init" and gives every op its part.
-
-        Args:
-          loss: scalar f4.
-          training: optimizer and gradient handling.
         """
         with self.graph.as_default():
             if training.weight_decay:

@@ -86,15 +86,7 @@ class NodeWriter:
     def split(
         self, name: str, tensor: str, sizes: str, axis: str, count: int, dtype: DType
     ) -> list[str]:
-        """Adds a SplitV under a free name; returns its outputs.
-
-        Args:
-          name: wanted.
-          tensor: what is cut.
-          sizes, axis: tensors that say where, int32.
-          count: of outputs.
-          dtype: of the tensor.
-        """
+        """Adds a SplitV under a free name; returns its outputs."""
         inputs = [tensor, sizes, axis]
         new = self.node("SplitV", self.free_name(name), inputs, T=dtype, Tlen=np.int32)
         new.attr["num_split"].i = count

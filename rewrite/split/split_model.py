@@ -127,9 +127,6 @@ class StepToSplit:
     ) -> Decisions:
         """What would become of each op, into however many shards it were split.
 
-        Args:
-          batch_axes, place_of_shard, left_whole: see split.
-
         Raises:
           UsageError: the step can't be split, or is not in the model.
         """

@@ -127,9 +127,6 @@ class FlatStep:
     def in_another_form(self, call: Call, casts: bool = False) -> tuple[Call, list[str]]:
         """A call that has None where the example has tensors, or tensors where it has None.
 
-        Args:
-          call, casts: as for `fed`.
-
         Returns:
           The call, the arguments that are as in the example as `fed` makes them; and the names of
           the others, none where it is no such call.

@@ -103,9 +103,6 @@ class PlacedStep:
         and what they set there counts; so at every batch, where a callback has hooks of batches,
         which takes the time of copying all variables to and fro.
 
-        Args:
-          *args, **keywords: those of model.fit.
-
         Returns:
           What model.fit returns.
 

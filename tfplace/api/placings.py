@@ -102,9 +102,6 @@ class Placings:
         An argument that is None at first and a tensor in the call, as Keras' sample_weight, or the
         other way round, makes another form.
 
-        Args:
-          call, casts: as for `FlatStep.fed`.
-
         Raises:
           UsageError, VerificationError: as `of`.
         """
@@ -146,9 +143,6 @@ class Placings:
 
     def run(self, form: FlatStep, call: Call, fed: list[Tensor]) -> Structure:
         """What the step returns, of inputs that its split refuses by the unsplit one.
-
-        Args:
-          form, call, fed: as for `of`.
 
         Raises:
           UsageError, VerificationError: as `of`.

@@ -27,10 +27,6 @@ def simplest(problem: Problem, candidates: Sequence[Candidate]) -> Candidate:
     """Of the candidates within TIE of the fastest, the one with the fewest devices.
 
     Counted devices come first, then all, transfers, step time; the earlier of equals.
-
-    Args:
-      problem: what they place.
-      candidates: at least one can run.
     """
     limit = min(candidate.step_seconds for candidate in candidates) * (1.0 + TIE)
     tied = [candidate for candidate in candidates if candidate.step_seconds <= limit]
@@ -62,13 +58,7 @@ def moved_tensors(problem: Problem, device_of_op: IntArray) -> LongArray:
 def without_idle(
     problem: Problem, simulator: SimulatingEvaluator, candidate: Candidate
 ) -> Candidate:
-    """The candidate without the devices that do next to nothing, where that costs less than TIE.
-
-    Args:
-      problem: what is placed.
-      simulator: of the problem.
-      candidate: can run.
-    """
+    """The candidate without the devices that do next to nothing, where that costs less than TIE."""
     limit = candidate.step_seconds * (1.0 + TIE)
     left = MOST_OPS
     while moved := list(_without_one(problem, candidate, left // 2)):

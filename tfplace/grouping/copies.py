@@ -91,10 +91,6 @@ def role_groups(problem: Problem, seed: int = 0) -> Grouping:
     them together. Minimum cuts make groups of near ops instead, which hold one time step of
     several layers. With groups of roles in every other run, annealing came 7 % lower (nmt, rnnlm,
     moe, inception_v3 and transformer on four and eight devices).
-
-    Args:
-      problem: N ops.
-      seed: of the layers.
     """
     layer = layer_groups(problem, seed).group_of_op.astype(np.int64)
     units = colocation_units(problem.graph)

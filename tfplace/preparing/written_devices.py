@@ -32,10 +32,6 @@ def written_devices(devices: Mapping[Origin, str], cluster: Cluster) -> Mapping[
 def loading_needs(cluster: Cluster, used: Iterable[str]) -> LoadingNeeds:
     """What a process needs before it can run what was written.
 
-    Args:
-      cluster: what it was placed on.
-      used: its devices that have ops.
-
     Returns:
       "" for nothing, "workers" for worker processes as workers:N has them, "connection" for other
       tasks.

@@ -312,12 +312,7 @@ def advice(estimate: DataParallel | None, step_seconds: float) -> list[str]:
 
 
 def shards_advice(parallelism: JsonObject, shards_tried: Sequence[TriedShards] = ()) -> list[str]:
-    """What to do where shards share one device; nothing if the unsplit step was tried, too.
-
-    Args:
-      parallelism: see `parallelism_facts`.
-      shards_tried: what was searched in turn.
-    """
+    """What to do where shards share one device; nothing if the unsplit step was tried, too."""
     if parallelism["kind"] != ACCUMULATION or shards_tried:
         return []
     return [

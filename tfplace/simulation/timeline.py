@@ -31,10 +31,6 @@ def chrome_trace(problem: Problem, schedule: Schedule) -> JsonObject:
     further ones where its transfers overlap, as by their latency). A transfer lasts from its start
     to its arrival; a flow leads from the op that made the tensor through it to its first user.
 
-    Args:
-      problem: what was simulated.
-      schedule: one run of it.
-
     Returns:
       {"traceEvents": [...], "displayTimeUnit": "ms", "otherData": {...}}.
     """

@@ -166,10 +166,6 @@ class StepTensors:
 
     def in_every_run(self, tensor: str, number: DType) -> tuple[Shape, str]:
         """The shape of a whole tensor, as far as each run has it, and what holds its sizes, if any.
-
-        Args:
-          tensor: the tensor.
-          number: the type of the sizes.
         """
         if op_of(tensor) in self._after_effects:
             return None, ""

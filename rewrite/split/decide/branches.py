@@ -86,12 +86,6 @@ def taken_with(
 ) -> tuple[Facts, str, State] | None:
     """What a branch gets for a tensor of a conditional that takes the same branch.
 
-    Args:
-      facts: of the graph of `node`.
-      node: a conditional.
-      key: which of its branches runs.
-      tensor: what it is given.
-
     Returns:
       What is known in the other conditional's branch, which of its tensors this is, and its state;
       None where the tensor comes from elsewhere, or the other one may take another branch.

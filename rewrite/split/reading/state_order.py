@@ -54,10 +54,6 @@ def with_state_order(flat: FlatGraph) -> FlatGraph:
 def require_state_order(flat: FlatGraph, step: SplitStep) -> None:
     """Reads a split step: what came before a write, or after it, does so in all shards.
 
-    Args:
-      flat: the unsplit step.
-      step: the split step.
-
     Raises:
       RewriteError: two ops of one state may run in another order.
     """

@@ -160,13 +160,7 @@ def _in_blocks(view: OpView, otherwise: Answer, position: int, cut: int) -> Answ
 
 
 def _along(view: OpView, position: int, *others: int) -> Answer:
-    """All tensors keep their dimensions; along one axis, which an input names, they don't match.
-
-    Args:
-      view: the op.
-      position: which input names it.
-      others: further inputs that are parameters.
-    """
+    """All tensors keep their dimensions; along one axis, which an input names, they don't match."""
     rank = len(view.result())
     labels = axes(rank, view.axes(position, rank))
     parameters = {position, *others}

@@ -274,10 +274,6 @@ def pipeline(problem: Problem, seed: int = 0) -> IntArray:
     A layer has a variable, what reads it, its gradient and its update, for all shards. Stages take
     as long as each other on their own devices: faster ones get more. A stage has a quick link to
     the next (data_parallel.py).
-
-    Args:
-      problem: of a split step.
-      seed: of the layers.
     """
     # All copies of an op lie in the layer of the first of them.
     tie = tied_copies(problem).group_of_op

@@ -26,11 +26,7 @@ they are read, that is half of what they take anyway."""
 
 
 def shard_counts(num_devices: int) -> list[int]:
-    """Ascending; without 1, which is the step as it is.
-
-    Args:
-      num_devices: that work is spread over.
-    """
+    """Ascending; without 1, which is the step as it is."""
     powers = {2**k for k in range(1, (2 * num_devices).bit_length()) if 2**k <= 2 * num_devices}
     return sorted({*powers, num_devices} - {1})
 

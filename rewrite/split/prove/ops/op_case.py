@@ -143,10 +143,6 @@ def operations_of(op_type: str, inputs: Sequence[Shape], outputs: Sequence[Shape
     """About how many operations an op takes.
 
     [m, k] by [k, n] takes m * k * n multiplications: the root of the three sizes' product.
-
-    Args:
-      op_type: its type.
-      inputs, outputs: their shapes.
     """
     read, made = ([_elements(shape) for shape in shapes] for shapes in (inputs, outputs))
     if ("MatMul" in op_type or "Conv" in op_type or op_type == "Einsum") and len(read) > 1:

@@ -69,10 +69,6 @@ def penalised_loss(ratio: Tensor, advantage: Tensor, divergence: Tensor, beta: f
 def require_finite(learner: str, values: Mapping[str, np.ndarray | float]) -> None:
     """Raises where a number that steers the learning is infinite or not a number.
 
-    Args:
-      learner: whose, for the message.
-      values: of any shape, by name.
-
     Raises:
       DivergedError: one of them is not finite.
     """

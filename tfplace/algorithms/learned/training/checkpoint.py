@@ -233,11 +233,6 @@ def placeto_from(checkpoint: Checkpoint, problem: Problem, seed: int) -> "Placet
     """Placeto with a checkpoint's weights.
 
     Its first episode is the trained policy alone; then it goes on learning at the last, low rate.
-
-    Args:
-      checkpoint: of `tfplace train`.
-      problem: any graph and cluster.
-      seed: of its random choices.
     """
     from tfplace.algorithms.learned.placeto import Placeto
 
