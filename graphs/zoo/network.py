@@ -130,8 +130,7 @@ class Network:
             return variable.value()
 
     def train(self, loss: Tensor, training: Training) -> None:
-        """Adds "loss", "train_op" and "init" and gives every op its part.
-        """
+        """Adds "loss", "train_op" and "init" and gives every op its part."""
         with self.graph.as_default():
             if training.weight_decay:
                 loss = self._decayed(loss, training.weight_decay)

@@ -76,10 +76,10 @@ class _Rows:
 def least_seconds(pieces: Pieces, limit: float) -> float:
     """Seconds that no plan for these pieces beats under a limit in bytes; inf where none fits."""
     n = len(pieces.seconds)
-    number: dict[tuple[object, ...], int] = {}
+    number: dict[tuple[str, int, int, int], int] = {}
 
-    def of(*key: object) -> int:
-        return number.setdefault(key, len(number))
+    def of(what: str, stage: int, node: int, behind: int = -1) -> int:
+        return number.setdefault((what, stage, node, behind), len(number))
 
     readers: list[list[int]] = [[] for _ in range(n)]
     for k, reads in enumerate(pieces.reads):
