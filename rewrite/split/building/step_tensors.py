@@ -165,7 +165,7 @@ class StepTensors:
         return [known, *inputs[1:]]
 
     def in_every_run(self, tensor: str, number: DType) -> tuple[Shape, str]:
-        """The shape of a whole tensor, as far as each run has it, and what holds its sizes, if any."""
+        """The shape of a whole tensor, as each run has it, and what holds its sizes, if any."""
         if op_of(tensor) in self._after_effects:
             return None, ""
         return self._decisions.shape_of_any(tensor), self._sizes_of(tensor, number)
