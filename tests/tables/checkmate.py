@@ -3,8 +3,8 @@
 The bound is Checkmate's linear program (Jain et al., MLSys 2020), solved by HiGHS: node k of n, in
 the order of the run, is computed for the first time in stage k, and in each stage whatever is there
 may be kept and whatever is not may be computed again. Fractions of nodes may be, so that no plan
-takes less. Its size grows with the square of the nodes: a step is cut into some sixty pieces first,
-each of which runs whole and makes one tensor, and the plan is made for these pieces, too.
+takes less. Its size grows with the square of the nodes: small ops are fused first, each piece makes
+one tensor, no buffer is shared, and the plan is made for these pieces, too.
 
 `python -m tests.tables.checkmate MODEL.pb 0.5 0.35` prints a row for each share of the peak.
 """
@@ -23,11 +23,10 @@ from tests.builders import Machine, Op, build_problem
 from tfplace.algorithms.placers.one_shot import single_devices
 from tfplace.choosing.memory.rematerialize import MayChange
 from tfplace.choosing.memory.within_memory import fitted
+from tfplace.grouping.fuse import fused_problem
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
 from tfplace.simulation.simulated import simulated
-
-NUM_PIECES = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,34 +80,27 @@ def least_seconds(pieces: Pieces, limit: float) -> float:
     def of(what: str, stage: int, node: int, behind: int = -1) -> int:
         return number.setdefault((what, stage, node, behind), len(number))
 
-    readers: list[list[int]] = [[] for _ in range(n)]
-    for k, reads in enumerate(pieces.reads):
-        for j in reads:
-            readers[j].append(k)
     rows, least = _Rows(), dict[int, float]()
     size = pieces.size / max(limit, 1.0)
     for t in range(n):
         least[of("run", t, t)] = 1.0
         held = [(of("keep", t, j), size[j]) for j in range(t)]
-        for j in range(t):  # what is kept was there in the stage before
-            before = [("run", t - 1, j)] + [("keep", t - 1, j)] * (j < t - 1)
-            rows.add([(of("keep", t, j), 1.0), *((of(*key), -1.0) for key in before)], 0.0)
+        freed: list[list[tuple[int, float]]] = [[] for _ in range(t + 1)]
         for k in range(t + 1):
-            for j in pieces.reads[k]:
-                rows.add(
-                    [(of("run", t, k), 1.0), (of("run", t, j), -1.0), (of("keep", t, j), -1.0)], 0.0
-                )
+            for j in pieces.reads[k]:  # it is there, and nothing that ran before k has freed it
+                there = [(of("run", t, j), -1.0), (of("keep", t, j), -1.0)]
+                rows.add([(of("run", t, k), 1.0), *there, *freed[j]], 0.0)
             held.append((of("run", t, k), size[k]))
             rows.add(held, 1.0 - pieces.kept / max(limit, 1.0))
-            for j in {*pieces.reads[k], k}:  # freed behind k, if k runs and nobody wants it later
+            for j in {*pieces.reads[k], k}:
                 free = of("free", t, j, k)
                 rows.add([(free, 1.0), (of("run", t, k), -1.0)], 0.0)
-                if t + 1 < n:
-                    rows.add([(free, 1.0), (of("keep", t + 1, j), 1.0)], 1.0)
-                for later in readers[j]:
-                    if k < later <= t:
-                        rows.add([(free, 1.0), (of("run", t, later), 1.0)], 1.0)
+                freed[j].append((free, 1.0))
                 held.append((free, -size[j]))
+        for j in range(t + 1):  # only what is there is freed, or kept for the next stage
+            there = [(of("run", t, j), -1.0)] + [(of("keep", t, j), -1.0)] * (j < t)
+            kept = [(of("keep", t + 1, j), 1.0)] * (t + 1 < n)
+            rows.add([*freed[j], *kept, *there], 0.0)
     costs = np.zeros(len(number))
     for key, column in number.items():
         if key[0] == "run":
@@ -137,40 +129,31 @@ def peak(pieces: Pieces) -> int:
     return int(step.schedule.peak_bytes[0])
 
 
-def pieces_of(problem: Problem, num_pieces: int = NUM_PIECES) -> Pieces:
-    """A step on one device, cut where equal shares of its seconds and bytes have passed."""
+def pieces_of(problem: Problem) -> Pieces:
+    """A step on one device, in the order in which its ops run; each makes one tensor of all."""
     graph = problem.graph
     schedule = min(
         (simulated(problem, each).known_schedule() for each in single_devices(problem)),
         key=lambda each: each.makespan,
     )
     order = np.lexsort((schedule.op_end, schedule.op_start))
+    place = np.empty(graph.num_ops, dtype=int)
+    place[order] = np.arange(graph.num_ops)
+    source, target = place[graph.tensor_producer[graph.use_tensor]], place[graph.use_op]
+    assert np.all(source < target)
+    used = np.unique(graph.use_tensor)
+    size = np.bincount(place[graph.tensor_producer[used]], graph.tensor_alloc_bytes[used])
+    size.resize(graph.num_ops)
+    reads = [sorted({*source[target == k].tolist()}) for k in range(graph.num_ops)]
     seconds = problem.op_seconds[np.arange(graph.num_ops), schedule.device_of_op][order]
-    made = np.bincount(graph.tensor_producer, graph.tensor_alloc_bytes, graph.num_ops)[order]
-    passed = np.cumsum(seconds / seconds.sum() + made / made.sum()) / 2.0
-    cut = np.minimum((passed * num_pieces).astype(int), num_pieces - 1)
-    _, cut = np.unique(cut, return_inverse=True)
-    piece = np.empty(graph.num_ops, dtype=int)
-    piece[order] = cut
-    count = int(cut.max()) + 1
-    source, target = piece[graph.tensor_producer[graph.use_tensor]], piece[graph.use_op]
-    assert np.all(source <= target)
-    crosses = source != target
-    leaves = np.unique(graph.use_tensor[crosses])
-    size = np.bincount(
-        piece[graph.tensor_producer[leaves]], graph.tensor_alloc_bytes[leaves], count
-    )
-    pairs = np.unique(np.stack([source[crosses], target[crosses]], axis=1), axis=0)
-    reads = [pairs[pairs[:, 1] == k, 0].tolist() for k in range(count)]
-    spent = np.bincount(cut, seconds, count)
-    return Pieces(spent, size, reads, float(graph.op_persistent_bytes.sum()))
+    return Pieces(seconds, size, reads, float(graph.op_persistent_bytes.sum()))
 
 
 def main(arguments: Sequence[str]) -> None:
     """Prints, for each share of the peak, what the plan and the bound take of the step's time."""
     model, *shares = arguments
-    prepared = prepare(ProblemOptions(model, LoadOptions(), cluster="k80x1"), trace=False)
-    pieces = pieces_of(prepared.problem)
+    prepared = prepare(ProblemOptions(model, LoadOptions(), cluster="k80x2"), trace=False)
+    pieces = pieces_of(fused_problem(prepared.problem).problem)
     whole, most = float(pieces.seconds.sum()), peak(pieces)
     print(f"{model}: {len(pieces.seconds)} pieces hold {most / 2**20:.0f} MiB")
     for share in map(float, shares):

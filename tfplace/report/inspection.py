@@ -143,9 +143,7 @@ class Inspection:
 def inspect_model(options: ProblemOptions, with_largest_batch: bool = False) -> Inspection:
     """What is in a model; in the whole step, and why, where nothing of it can be split.
 
-    Args:
-      options: model and cluster.
-      with_largest_batch: whether to look for it: the model is read some six times more.
+    Looking for the largest batch, too, reads the model some ten times more.
     """
     why_not = ""
     try:
@@ -235,9 +233,7 @@ def largest_batch(options: ProblemOptions) -> int:
 def largest_planned(options: ProblemOptions, fitting: int) -> tuple[int, Fit] | None:
     """The most examples, to a tenth, that one device holds with ops that run again, and how.
 
-    Args:
-      options: model and cluster.
-      fitting: so many fit without; 0 where no number is known to, and then none is looked for.
+    So many as `fitting` fit without; where that is 0, none are looked for.
     """
     best: tuple[int, Fit] | None = None
     low, high = fitting, 0  # 0 as long as all that were tried fit

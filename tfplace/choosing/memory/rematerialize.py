@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from graphs.op_graph import BoolArray, IntArray
+from graphs.op_graph import BoolArray, FloatArray, IntArray
 from graphs.problem import Problem
 from tfplace.simulation.schedule import Schedule
 
@@ -28,11 +28,13 @@ class Copy:
       op: which one.
       reads: {tensor: the copy that it reads it of}; those that are left out, of the op itself.
       after: the op behind which it waits, so that it doesn't run too early; -1 for none.
+      before: the op that reads it, or what is made of it: it runs just before that.
     """
 
     op: int
     reads: Mapping[int, int]
     after: int
+    before: int = -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +93,7 @@ def rematerialized(
     may: MayChange,
     weights: Weights = Weights(),
     others: CopyPlan = CopyPlan(),
+    foreseen: CopyPlan = CopyPlan(),
 ) -> CopyPlan:
     """What a device drops and makes again to stay below a limit.
 
@@ -102,11 +105,15 @@ def rematerialized(
       may: what a rewrite may touch.
       weights: by which is chosen what is dropped.
       others: of other devices, which the plan has, too.
+      foreseen: an earlier plan of this kind: what its copies read is kept for them, if there is
+        room, so that one op runs again where else a chain would.
 
     Raises:
       NoRoomError: that is too little for any plan that is found so.
     """
-    return _Run(problem, schedule, device, limit_bytes, may, weights, others).plan()
+    run = _Run(problem, schedule, device, limit_bytes, may, weights, others)
+    run.foresee(foreseen, schedule.op_end)
+    return run.plan()
 
 
 class _Run:
@@ -180,6 +187,14 @@ class _Run:
             self.held_until, graph.use_tensor[fixed], schedule.op_end[graph.use_op[fixed]]
         )
         self.is_kept: list[bool] = (self.shares == np.arange(size)).tolist()
+
+    def foresee(self, plan: CopyPlan, op_end: FloatArray) -> None:
+        """Takes what a plan's copies read as needed until they run."""
+        when = 0.0
+        for copy in plan.copies:
+            when = when if copy.after < 0 else float(np.nextafter(op_end[copy.after], np.inf))
+            for tensor in self.inputs.get(copy.op, ()):
+                self.needed[tensor] = max(self.needed.get(tensor, 0.0), when)
 
     def plan(self) -> CopyPlan:
         """Runs them."""
@@ -328,7 +343,7 @@ class _Run:
         number = len(self.copies)
         if number == self.most_copies:  # a limit so low that all is made again and again
             raise NoRoomError
-        self.copies.append(Copy(op, reads, -1 if is_behind else last))
+        self.copies.append(Copy(op, reads, -1 if is_behind else last, self.ops[self.at]))
         self._make(op, made, shares, number)
         for tensor in made:
             if self._next(tensor) == np.inf:

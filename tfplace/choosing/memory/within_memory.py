@@ -123,9 +123,10 @@ def with_their_copies(device_of_op: IntArray, plan: CopyPlan) -> IntArray:
 
 WEIGHTS = (Weights(), Weights(cost=2.0), Weights(wait=0.0))
 """By which it is tried to choose what is dropped."""
-MOST_TRIES, NEAR = 4, 0.995
+MOST_TRIES, NEAR = 6, 0.995
 """A plan takes ops one by one, where a device may run several at once: one that doesn't fit is made
-again with as much less memory as it was over, and a little."""
+again with as much less memory as it was over, and a little. One that fits is made again knowing
+what it runs again, until that gains nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,10 +136,12 @@ class Planned:
     Attributes:
       plan: what runs again.
       simulated: the placement, with the copies.
+      rank: i4[N + C] the sequence in which ops and copies start; None where that of rule 1 is kept.
     """
 
     plan: CopyPlan
     simulated: Simulated
+    rank: IntArray | None = None
 
     @property
     def step_seconds(self) -> float:
@@ -160,18 +163,26 @@ def fitted(
     best: Planned | None = None
     usable = problem.usable_bytes()
     for weights in WEIGHTS:
-        limits = np.where(np.array(schedule.peak_bytes) > usable, usable, np.inf)
+        limits, foreseen = (
+            np.where(np.array(schedule.peak_bytes) > usable, usable, np.inf),
+            CopyPlan(),
+        )
+        fastest = math.inf
         for _ in range(MOST_TRIES):
             if time.monotonic() >= until:
                 return best
             try:
-                planned = _planned(problem, schedule, may, weights, limits)
+                planned = _planned(problem, schedule, may, weights, limits, foreseen)
             except NoRoomError:
                 break
+            foreseen = planned.plan
             if planned.simulated.is_feasible:
                 if best is None or planned.step_seconds < best.step_seconds:
                     best = planned
-                break
+                if planned.step_seconds >= fastest:
+                    break
+                fastest = planned.step_seconds
+                continue
             peaks = np.maximum(planned.simulated.outcome.peak_bytes, 1)
             less = np.minimum(limits, usable) * usable / peaks * NEAR
             limits = np.where(peaks > usable, less, limits)
@@ -179,7 +190,12 @@ def fitted(
 
 
 def _planned(
-    problem: Problem, schedule: Schedule, may: MayChange, weights: Weights, limits: FloatArray
+    problem: Problem,
+    schedule: Schedule,
+    may: MayChange,
+    weights: Weights,
+    limits: FloatArray,
+    foreseen: CopyPlan,
 ) -> Planned:
     """A plan for each device that has a limit [D], and the placement with the copies.
 
@@ -188,10 +204,31 @@ def _planned(
     """
     plan = CopyPlan()
     for device in np.flatnonzero(np.isfinite(limits)).tolist():
-        plan = rematerialized(problem, schedule, device, limits[device], may, weights, plan)
+        limit = limits[device]
+        plan = rematerialized(problem, schedule, device, limit, may, weights, plan, foreseen)
     edged = with_copies(problem, plan)
     placement = edged.renumbered(with_their_copies(schedule.device_of_op, plan))
-    return Planned(plan, simulated(edged.problem, placement))
+    rank = None if edged.problem.executor else _sequence(schedule, plan)
+    ranked = dataclasses.replace(
+        edged.problem, start_rank=None if rank is None else rank[edged.op_at]
+    )
+    return Planned(plan, simulated(ranked, placement), rank)
+
+
+def _sequence(schedule: Schedule, plan: CopyPlan) -> IntArray:
+    """i4[N + C]: places of ops and copies in a schedule's sequence, each copy before its reader.
+
+    First come, first served, a copy would stand behind what was ready before it, and be there when
+    the next large tensor is.
+    """
+    num_ops = len(schedule.op_start)
+    place = np.empty(num_ops, dtype=np.int64)
+    place[np.lexsort((np.arange(num_ops), schedule.op_end, schedule.op_start))] = np.arange(num_ops)
+    before = np.array([each.before for each in plan.copies], dtype=np.int64)
+    number = np.concatenate([np.full(num_ops, len(before)), np.arange(len(before))])
+    rank = np.empty(len(number), dtype=np.int32)
+    rank[np.lexsort((number, np.concatenate([place, place[before]])))] = np.arange(len(number))
+    return rank
 
 
 def may_change(prepared: PreparedModel) -> MayChange:
@@ -272,13 +309,7 @@ MOST = 3
 
 
 def within_memory(found: Found, options: OptimizeOptions, progress: Progress) -> Found | None:
-    """The same step with a memory plan; None where that is no help, or nobody wants it.
-
-    Args:
-      found: what the search has found, fitting or not.
-      options: all of them.
-      progress: is told what goes on.
-    """
+    """The same step with a memory plan; None where that is no help, or nobody wants it."""
     prepared, searched = found.prepared, found.searched
     if options.problem.memory_plan == "none" or prepared.unplanned is not None:
         return None
@@ -308,7 +339,13 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
         if not plans:
             return None
         _, _, plan, candidate = min(plans)
-        return _found(found, _prepared_with(prepared, plan, options), candidate, best)
+        made = _prepared_with(prepared, plan, options)
+        if plan.rank is not None:
+            rank = plan.rank[_numbers(made, prepared, plan.plan)]
+            made = dataclasses.replace(
+                made, problem=dataclasses.replace(made.problem, start_rank=rank)
+            )
+        return _found(found, made, candidate, best)
 
 
 def _in_its_order(found: Found, options: OptimizeOptions) -> Found | None:
@@ -369,12 +406,7 @@ def _found(found: Found, made: PreparedModel, best: Candidate, without: float) -
 
 
 def plan_facts(prepared: PreparedModel, device_of_op: IntArray) -> JsonObject | None:
-    """report.json's `memory_plan`; None where nothing runs again.
-
-    Args:
-      prepared: the model with its plan.
-      device_of_op: i4[N] a placement.
-    """
+    """report.json's `memory_plan` of a placement i4[N]; None where nothing runs again."""
     old = prepared.unplanned
     if old is None:
         return None
@@ -388,6 +420,22 @@ def plan_facts(prepared: PreparedModel, device_of_op: IntArray) -> JsonObject | 
         "more_work": float(seconds[again].sum() / seconds[~again].sum()),
         "peak_bytes_without": peaks,
     }
+
+
+def _numbers(made: PreparedModel, old: PreparedModel, plan: CopyPlan) -> IntArray:
+    """i4[N']: the op of the model without a plan that each op is; of a copy, N and its number.
+
+    Copies of one op are named in the order of their numbers.
+    """
+    source, again = source_ops(made, old)
+    copies: dict[int, list[int]] = {}
+    for number, each in enumerate(plan.copies, old.problem.num_ops):
+        copies.setdefault(each.op, []).append(number)
+    names = made.problem.graph.op_names
+    numbers = np.array(source)
+    for op in sorted(np.flatnonzero(again).tolist(), key=lambda op: (len(names[op]), names[op])):
+        numbers[op] = copies[int(source[op])].pop(0)
+    return numbers
 
 
 def source_ops(made: LoadedModel, old: LoadedModel) -> tuple[IntArray, BoolArray]:

@@ -93,8 +93,9 @@ class OwnOrder(ModelOrder):
     """The sequence in which a step is simulated, op by op: a memory plan fits in no other one."""
 
     def _find(self, prepared: PreparedModel, device_of_op: IntArray) -> Ordered:
-        problem, anchors = prepared.problem, self._anchors_of(prepared)
-        without = simulated(problem, device_of_op)
+        anchors = self._anchors_of(prepared)
+        without = simulated(prepared.problem, device_of_op)
+        problem = dataclasses.replace(prepared.problem, start_rank=None)  # the edges say it
         edges = sequence_edges(problem, without.known_schedule(), anchors, every=True)
         edges = writable(prepared, edges)
         edged = with_order_edges(problem, edges)

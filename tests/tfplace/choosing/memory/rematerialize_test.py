@@ -158,3 +158,41 @@ def test_the_fastest_plan_that_fits_is_taken():
     assert whole.schedule.makespan < found.step_seconds <= 1.4 * whole.schedule.makespan
     assert fitted(limited(problem, 2 * SIZE), placement, all_may(problem)) is None
     assert fitted(limited(problem, 4 * SIZE), placement, all_may(problem), until=0.0) is None
+
+
+def test_what_a_copy_will_read_is_kept_for_it():
+    """A large tensor is made of a small one at the end of a long chain, which is free by then."""
+    ops = [Op("s0", 5.0, outputs=(1,))]
+    ops += [Op(f"s{i}", 5.0, (f"s{i - 1}:0",), outputs=(1,)) for i in range(1, 6)]
+    ops += [
+        Op("large", 1.0, ("s5:0",), outputs=(SIZE,)),
+        Op("middle", 1.0, ("large:0",), outputs=(1,)),
+        Op("other", 1.0, ("middle:0",), outputs=(SIZE,)),
+        Op("end", 1.0, ("other:0",), outputs=(1,)),
+        Op("late", 1.0, ("end:0", "large:0"), outputs=(1,)),
+    ]
+    problem = limited(build_problem(ops, Machine(1, types=["GPU"])), SIZE + 10)
+    plan, _ = planned(problem, SIZE + 10)
+    assert len(plan.copies) == 7  # it, and the whole chain
+    found = fitted(problem, np.zeros(problem.num_ops, dtype=np.int32), all_may(problem))
+    assert [problem.graph.op_names[each.op] for each in found.plan.copies] == ["large"]
+    assert found.step_seconds == problem.op_seconds.sum() + 1.0
+
+
+def test_a_copy_runs_just_before_its_reader():
+    """Two large tensors are read at the end, each beside a third; first come, first served, the
+    copies of both would be there at once."""
+    ops = [Op("in", 1.0, outputs=(1,))]
+    ops += [Op(name, 1.0, ("in:0",), outputs=(SIZE,)) for name in ("a", "b")]
+    ops += [
+        Op("join", 1.0, ("a:0", "b:0"), outputs=(1,)),
+        Op("peak", 1.0, ("join:0",), outputs=(2 * SIZE,)),
+        Op("end", 1.0, ("peak:0",), outputs=(1,)),
+        Op("read_a", 1.0, ("end:0", "a:0"), outputs=(1,)),
+        Op("read_b", 1.0, ("end:0", "b:0"), outputs=(1,)),
+    ]
+    problem = limited(build_problem(ops, Machine(1, types=["GPU"])), 2 * SIZE + 10)
+    found = fitted(problem, np.zeros(problem.num_ops, dtype=np.int32), all_may(problem))
+    assert [problem.graph.op_names[each.op] for each in found.plan.copies] == ["a", "b"]
+    assert found.rank.tolist() == [0, 1, 2, 3, 4, 5, 7, 9, 6, 8]
+    assert found.simulated.outcome.peak_bytes[0] <= 2 * SIZE + 10
