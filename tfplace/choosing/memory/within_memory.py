@@ -121,7 +121,10 @@ def with_their_copies(device_of_op: IntArray, plan: CopyPlan) -> IntArray:
     return np.concatenate([device_of_op, device_of_op[[each.op for each in plan.copies]]])
 
 
-WEIGHTS = (Weights(), Weights(cost=2.0), Weights(wait=0.0))
+WEIGHTS = (
+    *(Weights(), Weights(cost=2.0), Weights(wait=0.0)),
+    *(Weights(cost=2.0, wait=0.0), Weights(size=1.5, wait=2.0)),
+)
 """By which it is tried to choose what is dropped."""
 MOST_TRIES, NEAR = 6, 0.995
 """A plan takes ops one by one, where a device may run several at once: one that doesn't fit is made
