@@ -329,10 +329,6 @@ def devices_inside_units(flat: FlatGraph, device_of_node: Sequence[str]) -> dict
     The ops of a function are left out where something else runs it, too: a call, a compiled
     function (which XLA places), or a unit on another device. TensorFlow puts such ops on the
     device of whichever op runs them.
-
-    Args:
-      flat: the graph.
-      device_of_node: device string of each of its nodes.
     """
     devices_of: dict[str, set[str]] = {}
     for node, device in zip(flat.graph_def.node, device_of_node, strict=True):

@@ -51,12 +51,7 @@ class UnitBodies:
 
 
 def unit_bodies(flat: FlatGraph, properties: TensorProperties) -> UnitBodies | None:
-    """Opens the functions of all units; None where there are none or they can't be opened.
-
-    Args:
-      flat: the graph.
-      properties: dtypes and shapes of its tensors.
-    """
+    """Opens the functions of all units; None where there are none or they can't be opened."""
     functions = list(unit_functions(flat))
     if not functions:
         return None

@@ -307,10 +307,6 @@ def expert_placement(graph_def: GraphDef, problem: Problem) -> IntArray | None:
     """i4[N] from the marks that `tfplace graph` leaves on ops; None where there are none.
 
     A cluster without GPUs has its CPUs taken for them.
-
-    Args:
-      graph_def: the flat graph.
-      problem: its op graph on a cluster.
     """
     gpus = [d for d, kind in enumerate(problem.device_types) if kind == "GPU"]
     gpus = gpus or list(range(problem.num_devices))

@@ -68,11 +68,7 @@ class _Graph:
         self.shaped: set[str] = set()
 
     def found(self, marks: Mapping[str, np.ndarray], shaped: set[str]) -> set[str]:
-        """See of_bounded_sizes.
-
-        Args:
-          marks, shaped: of the tensors that the graph is given.
-        """
+        """See of_bounded_sizes."""
         self.marks.update(marks)
         self.shaped |= shaped
         found: set[str] = set()

@@ -38,13 +38,7 @@ def parts_on_demand(
     answers: Mapping[str, Answer],
     view_of: Callable[[object], OpView],
 ) -> dict[str, Split]:
-    """{whole op: the answer that makes its output in the parts that all its readers want}.
-
-    Args:
-      flat, properties: the step.
-      answers: what becomes of each op so far.
-      view_of: what a rule is shown of an op.
-    """
+    """{whole op: the answer that makes its output in the parts that all its readers want}."""
     wanted: dict[str, set[State]] = defaultdict(set)
     for fetch in flat.fetches:
         if ":" in fetch:

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphs.building.op_outputs import op_definition
 from graphs.names import data_inputs, parse_input
-from graphs.op_graph import BoolArray, FloatArray, IntArray
+from graphs.op_graph import BoolArray, FloatArray, IntArray, LongArray
 from graphs.op_types import ALIASES, PYTHON, REACHES_OUT
 from graphs.problem import Infeasible, Problem
 from graphs.protos import JsonObject, NodeDef, OpDef
@@ -30,7 +30,12 @@ from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Found
 from tfplace.choosing.scheduling import edges
 from tfplace.choosing.scheduling.anchors import anchors_of
-from tfplace.choosing.scheduling.model_order import OwnOrder, bodies_of, may_be_waited_for
+from tfplace.choosing.scheduling.model_order import (
+    OwnOrder,
+    bodies_of,
+    may_be_waited_for,
+    simulated_in_order,
+)
 from tfplace.choosing.unsplit_baselines import Unsplit
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.options import OptimizeOptions
@@ -342,13 +347,30 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
         if not plans:
             return None
         _, _, plan, candidate = min(plans)
-        made = _prepared_with(prepared, plan, options)
-        if plan.rank is not None:
-            rank = plan.rank[_numbers(made, prepared, plan.plan)]
-            made = dataclasses.replace(
-                made, problem=dataclasses.replace(made.problem, start_rank=rank)
-            )
-        return _found(found, made, candidate, best)
+        problem = prepared.problem
+        for _ in range(MOST):  # edges can't say all of a sequence: what holds more has less to use
+            planned = _found(found, _prepared_with(prepared, plan, options), candidate, best)
+            if planned is None or plan.rank is None:
+                return planned
+            peaks = _peaks_in_order(planned)
+            if np.all(peaks <= prepared.problem.usable_bytes()):
+                return planned
+            less = np.minimum(prepared.problem.usable_bytes() / np.maximum(peaks, 1) * NEAR, 1.0)
+            memory = (problem.device_memory_bytes * less).astype(np.int64)
+            problem = dataclasses.replace(problem, device_memory_bytes=memory)
+            until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
+            again = fitted(problem, candidate.device_of_op, may, until)
+            if again is None:
+                return None
+            plan = again
+        return None
+
+
+def _peaks_in_order(planned: Found) -> LongArray:
+    """i8[D]: what the planned step holds in the order that is written."""
+    placed = next(each for each in planned.searched.candidates if each.name == NAME)
+    peaks = simulated_in_order(planned.prepared, placed.device_of_op).peak_bytes
+    return np.array([*peaks.values()], dtype=np.int64)
 
 
 def _in_its_order(found: Found, options: OptimizeOptions) -> Found | None:
@@ -383,6 +405,9 @@ def _prepared_with(
         num_shards=1 if split is None else split.num_shards,
     )
     made = prepare(problem, prepared.costs.source != "analytic", earlier=prepared)
+    if planned.rank is not None:
+        rank = planned.rank[_numbers(made, prepared, planned.plan)]
+        made = dataclasses.replace(made, problem=dataclasses.replace(made.problem, start_rank=rank))
     return at_most(made, options.max_devices)
 
 

@@ -68,12 +68,7 @@ class LongSearch:
             return interruption.unless_seen_by(running, None, end - time.monotonic()), found
 
     def until(self, is_over: Callable[[], bool], in_turn: bool = False) -> SearchResult:
-        """Goes on for a while.
-
-        Args:
-          is_over: ends it.
-          in_turn: whether it is to keep to one core.
-        """
+        """Goes on for a while."""
         self._policy.go_on(in_turn)
         policy = _Until(self._policy, is_over)
         evaluator = SimulatingEvaluator(self._problem)

@@ -48,10 +48,6 @@ def ops_left_whole(prepared: PreparedModel, batch_axes: Mapping[str, int] | None
 
     None as well where ops were timed, since what a copy would take is not known then, and of more
     than MOST_OPS ops.
-
-    Args:
-      prepared: the unsplit step.
-      batch_axes: what the user said of its inputs.
     """
     num_devices = len(working_devices(prepared.problem))
     is_known = prepared.costs.source == "analytic" and prepared.problem.num_ops <= MOST_OPS

@@ -12,11 +12,7 @@ class SharedBudget:
     """What all searches together may take, and what they have taken."""
 
     def __init__(self, options: OptimizeOptions) -> None:
-        """The clock runs from here on.
-
-        Args:
-          options: have the limits of all together.
-        """
+        """The clock runs from here on."""
         self._options = options
         self._began = time.monotonic()
         self._searches: list[tuple[int, SearchResult]] = []  # each with its number of shards

@@ -27,10 +27,6 @@ Change = Callable[[Problem], Problem]
 def sensitivity(decided: Decided, placed: Simulated) -> JsonObject | None:
     """report.json's `sensitivity`.
 
-    Args:
-      decided: what was chosen, and its baselines.
-      placed: the placement with its order, simulated.
-
     Returns:
       None where the devices are present, so that real runs decide, or nothing leads; and of more
       than LARGE_OPS, each of whose simulations takes long.

@@ -46,12 +46,7 @@ VERDICTS = {
 
 
 def html_report(report: Report, explained: Explained) -> str:
-    """The page.
-
-    Args:
-      report: of the run.
-      explained: the step of the placement that was written.
-    """
+    """The page."""
     title = f"{report.model['path']} on {report.cluster['name']}"
     parts = [
         _head(report),

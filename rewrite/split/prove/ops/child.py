@@ -155,13 +155,7 @@ def _assign(session: Session, graphs: Sequence[CaseGraph]) -> None:
 def compared(
     graph: CaseGraph, whole: Sequence[np.ndarray], parts: Sequence[np.ndarray]
 ) -> CaseOutcome:
-    """Whether what the copies made, put together, is what the whole op made.
-
-    Args:
-      graph: what was run.
-      whole: the whole op's outputs.
-      parts: for each shard its copy's outputs.
-    """
+    """Whether what the copies made, put together, is what the whole op made."""
     case = graph.case
     for index, state in enumerate(case.outputs):
         if _is_never_written(case.node, index):
