@@ -44,9 +44,6 @@ from tfplace.progress import Progress
 from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulated import Simulated, simulated
 
-# Makes a placement fit: what each device drops and computes again, as the simulator judges it.
-
-
 # A problem in which some ops run a second time: what a plan is to the simulator.
 
 
@@ -126,6 +123,8 @@ def with_their_copies(device_of_op: IntArray, plan: CopyPlan) -> IntArray:
     return np.concatenate([device_of_op, device_of_op[[each.op for each in plan.copies]]])
 
 
+# Makes a placement fit: what each device drops and computes again, as the simulator judges it.
+
 WEIGHTS = (
     *(Weights(), Weights(cost=2.0), Weights(wait=0.0)),
     *(Weights(cost=2.0, wait=0.0), Weights(size=1.5, wait=2.0)),
@@ -171,11 +170,8 @@ def fitted(
     best: Planned | None = None
     usable = problem.usable_bytes()
     for weights in WEIGHTS:
-        limits, foreseen = (
-            np.where(np.array(schedule.peak_bytes) > usable, usable, np.inf),
-            CopyPlan(),
-        )
-        fastest = math.inf
+        limits = np.where(np.array(schedule.peak_bytes) > usable, usable, np.inf)
+        foreseen, fastest = CopyPlan(), math.inf
         for _ in range(MOST_TRIES):
             if time.monotonic() >= until:
                 return best
@@ -216,10 +212,10 @@ def _planned(
         plan = rematerialized(problem, schedule, device, limit, may, weights, plan, foreseen)
     edged = with_copies(problem, plan)
     placement = edged.renumbered(with_their_copies(schedule.device_of_op, plan))
-    rank = None if edged.problem.executor else _sequence(schedule, plan)
-    ranked = dataclasses.replace(
-        edged.problem, start_rank=None if rank is None else rank[edged.op_at]
-    )
+    if problem.executor is not None or np.any(problem.device_slots > 1):  # no edges say it there
+        return Planned(plan, simulated(edged.problem, placement))
+    rank = _sequence(schedule, plan)
+    ranked = dataclasses.replace(edged.problem, start_rank=rank[edged.op_at])
     return Planned(plan, simulated(ranked, placement), rank)
 
 
