@@ -52,6 +52,8 @@ def problem_options(
         left_whole=ops_left_whole(placement) if placement and shards > 1 else frozenset(),
         # Two terms are one sum either way.
         sums_in_turn=sums_in_turn(placement) if placement and shards > 2 else None,
+        # What asks for no new order, and searches nothing, is about the model as it is.
+        as_written=not searches_shards and shards == 1 and _of(values, "order", "") == "none",
         **_same(ProblemOptions, values, {"cost_cache"}),
     )
 

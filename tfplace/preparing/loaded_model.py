@@ -188,7 +188,8 @@ def _source(
         load_options = dataclasses.replace(load_options, fed_shape=given_shapes(options.fed))
     source = load(options.model, load_options)
     guessed = (*source.guessed, *([f"other sizes first: {refusal}"] if refusal else []))
-    return dataclasses.replace(cleared_model(source), guessed=guessed)
+    kept = source if options.as_written else cleared_model(source)
+    return dataclasses.replace(kept, guessed=guessed)
 
 
 def _made_up(

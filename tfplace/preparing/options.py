@@ -52,6 +52,8 @@ class ProblemOptions:
       memory_plan: "auto" to let ops run again where a step doesn't fit the devices' memory
         otherwise, or would be slower; or "none".
       planned: what runs again; None for nothing, which is what a model is read with.
+      as_written: whether a model that tfplace wrote is read with its order and memory plan, not
+        without, as who looks for new ones needs it.
     """
 
     model: str
@@ -74,6 +76,7 @@ class ProblemOptions:
     sums_in_turn: bool | None = None
     memory_plan: str = "auto"
     planned: MemoryPlan | None = None
+    as_written: bool = False
 
     @property
     def files_read(self) -> tuple[str, ...]:

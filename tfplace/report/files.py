@@ -15,6 +15,7 @@ from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.emit_forms import PYTHON, tags_of, write_forms
 from rewrite.model_builder import BuiltModel
+from tfplace.choosing.memory.within_memory import before_plan
 from tfplace.output_paths import write_files
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
@@ -46,7 +47,8 @@ def write_report(
     options: OptimizeOptions, run: FinishedRun, placed: Simulated, made: Path
 ) -> Report:
     """Writes report and pages beside the placed model, and what else was asked for."""
-    explained = explain(placed)
+    chosen = run.decided.choice.candidate.device_of_op
+    explained = explain(placed, before_plan(run.decided.prepared, chosen))
     report = report_of(options, run, explained)
     write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
     write_forms(made, tags_of(run.decided.prepared.source), options.emit)

@@ -58,7 +58,8 @@ def report_of(options: OptimizeOptions, run: FinishedRun, explained: Explained) 
         baselines[NAME] = estimate
     placed = explained.placed
     kind = parallelism_facts(parallelism_of(placed.problem, placed.device_of_op), placed.problem)
-    plan = plan_facts(prepared, placed_ops := choice.candidate.device_of_op)
+    placed_ops = choice.candidate.device_of_op
+    plan = plan_facts(prepared, placed_ops, explained.before)
     sentences = [choice.sentence, kind["sentence"]]
     if plan is not None:
         sentences.append(plan_text(plan, best.peak_bytes))

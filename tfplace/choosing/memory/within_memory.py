@@ -429,20 +429,28 @@ def _found(found: Found, made: PreparedModel, best: Candidate, without: float) -
     return Found(dataclasses.replace(made, order=OwnOrder(), steps_read=old.steps_read), searched)
 
 
-def plan_facts(prepared: PreparedModel, device_of_op: IntArray) -> JsonObject | None:
-    """report.json's `memory_plan` of a placement i4[N]; None where nothing runs again."""
+def before_plan(prepared: PreparedModel, device_of_op: IntArray) -> Simulated | None:
+    """A placement i4[N] without the memory plan that its step has; None where there is none."""
     old = prepared.unplanned
     if old is None:
         return None
-    source, again = source_ops(prepared, old)
-    seconds = prepared.problem.op_seconds[np.arange(len(device_of_op)), device_of_op]
     without = np.array(old.given)
-    without[source] = device_of_op
-    peaks = simulated(old.problem, without).peak_bytes
+    without[source_ops(prepared, old)[0]] = device_of_op
+    return simulated(old.problem, without)
+
+
+def plan_facts(
+    prepared: PreparedModel, device_of_op: IntArray, before: Simulated | None
+) -> JsonObject | None:
+    """report.json's `memory_plan` of a placement i4[N], which is `before` without the plan."""
+    if before is None or prepared.unplanned is None:
+        return None
+    _, again = source_ops(prepared, prepared.unplanned)
+    seconds = prepared.problem.op_seconds[np.arange(len(device_of_op)), device_of_op]
     return {
         "ops_run_again": int((again & (seconds > 0)).sum()),
         "more_work": float(seconds[again].sum() / seconds[~again].sum()),
-        "peak_bytes_without": peaks,
+        "peak_bytes_without": before.peak_bytes,
     }
 
 

@@ -137,6 +137,7 @@ class Explained:
       times: [D] how each device spends the step, and what it waits for.
       chain: {(kind, device): seconds} of the chain of ops and transfers that ends with the step.
       on_cpu: why ops sit on a CPU.
+      before: the same without its memory plan; None where it has none.
     """
 
     placed: Simulated
@@ -145,6 +146,7 @@ class Explained:
     times: Sequence[DeviceTime]
     chain: Mapping[tuple[str, int], float]
     on_cpu: Sequence[OnCpu]
+    before: Simulated | None = None
 
     @property
     def problem(self) -> Problem:
@@ -178,8 +180,8 @@ class Explained:
         ]
 
 
-def explain(placed: Simulated) -> Explained:
-    """Explains the step of a placement.
+def explain(placed: Simulated, before: Simulated | None = None) -> Explained:
+    """Explains the step of a placement, which is `before` without its memory plan.
 
     Raises:
       ValueError: it has no schedule, since an op lies where it has no kernel.
@@ -193,4 +195,5 @@ def explain(placed: Simulated) -> Explained:
         times=device_times(problem, schedule, causes),
         chain=chain_shares(schedule, causes),
         on_cpu=ops_on_cpu(problem, schedule),
+        before=before,
     )

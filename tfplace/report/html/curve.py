@@ -132,12 +132,20 @@ NEAR_LIMIT = 0.3
 
 def memory_charts(explained: Explained) -> str:
     """The section of the page; devices that hold nothing are left out."""
-    problem, schedule = explained.problem, explained.schedule
+    problem, makespan = explained.problem, explained.schedule.makespan
     colour = colours(problem)
     limits = problem.usable_bytes()
+    before, plan = explained.before, ""
+    if before is not None:
+        plan = " A thin line is what the step would hold without its memory plan."
+        makespan = max(makespan, before.known_schedule().makespan)
     charts = [
         _chart(
-            explained.names[device], colour[device], use, float(limits[device]), schedule.makespan
+            explained.names[device],
+            colour[device],
+            (use, *([] if before is None else [before.memory[device]])),
+            float(limits[device]),
+            makespan,
         )
         for device, use in enumerate(explained.placed.memory)
         if use.bytes.any()
@@ -148,7 +156,7 @@ def memory_charts(explained: Explained) -> str:
         "Memory over the step",
         "<p>The thin bar is the peak's share of the limit: a device's memory without the "
         f"{reserve} that is kept free. Below it, what is held over time; a dashed line is the "
-        "limit.</p>",
+        f"limit.{plan}</p>",
         f"<div class='charts'>{''.join(charts)}</div>",
     )
 
@@ -165,17 +173,16 @@ def thinned(use: MemoryUse, makespan: float, num_points: int) -> tuple[FloatArra
     return bounds[:-1], np.array(most, dtype=np.float64)
 
 
-def _chart(label: str, colour: int, use: MemoryUse, limit: float, makespan: float) -> str:
-    peak = float(use.bytes.max())
-    shows_limit = peak >= NEAR_LIMIT * limit
-    top = 1.08 * (max(limit, peak) if shows_limit else peak)
-    seconds, held = thinned(use, makespan, MAX_POINTS)
-    x = MEMORY_WIDTH * seconds / (makespan or 1.0)
-    y = MEMORY_HEIGHT - MEMORY_HEIGHT * held / top
-    path = [f"M0,{MEMORY_HEIGHT}"]
-    for left, height in zip(x.tolist(), y.tolist(), strict=True):
-        path.append(f"H{left:.1f}V{height:.1f}")
-    path.append(f"H{MEMORY_WIDTH}V{MEMORY_HEIGHT}Z")
+def _chart(
+    label: str, colour: int, uses: Sequence[MemoryUse], limit: float, makespan: float
+) -> str:
+    """What a device holds over a step, and what it would without a memory plan where there is one."""
+    peak = float(uses[0].bytes.max())
+    most = max(float(use.bytes.max()) for use in uses)
+    shows_limit = most >= NEAR_LIMIT * limit
+    top = 1.08 * (max(limit, most) if shows_limit else most)
+    areas = [_area(use, makespan, top) for use in uses]
+    before = "".join(f"<path class='before' d='{area}'/>" for area in areas[1:])
     line = MEMORY_HEIGHT - MEMORY_HEIGHT * limit / top
     mark = f"<path class='limit' d='M0,{line:.1f}H{MEMORY_WIDTH}'/>" if shows_limit else ""
     full = share_text(peak / limit) if limit and peak >= 0.005 * limit else "less than 1 %"
@@ -187,7 +194,18 @@ def _chart(label: str, colour: int, use: MemoryUse, limit: float, makespan: floa
         f"</figcaption><div class='track gauge'><div class='d{colour}' style='width:{share:.1f}%'>"
         f"</div></div><svg viewBox='0 0 {MEMORY_WIDTH} {MEMORY_HEIGHT}' "
         f"preserveAspectRatio='none' role='img' aria-label='{text(f'{label}: {told}')}'>"
-        f"<path class='area d{colour}' d='{''.join(path)}'/>{mark}</svg>"
+        f"<path class='area d{colour}' d='{areas[0]}'/>{before}{mark}</svg>"
         f"<div class='ends'><span>0</span><span>{seconds_text(makespan)}</span></div>"
         "</figure>"
     )
+
+
+def _area(use: MemoryUse, makespan: float, top: float) -> str:
+    """The path of what is held over a step, closed along the axis."""
+    seconds, held = thinned(use, makespan, MAX_POINTS)
+    x = MEMORY_WIDTH * seconds / (makespan or 1.0)
+    y = MEMORY_HEIGHT - MEMORY_HEIGHT * held / top
+    path = [f"M0,{MEMORY_HEIGHT}"]
+    for left, height in zip(x.tolist(), y.tolist(), strict=True):
+        path.append(f"H{left:.1f}V{height:.1f}")
+    return "".join((*path, f"H{MEMORY_WIDTH}V{MEMORY_HEIGHT}Z"))

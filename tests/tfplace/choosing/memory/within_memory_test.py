@@ -140,6 +140,24 @@ def test_the_order_is_written_in_which_a_step_fits_if_it_would_not_in_tensorflow
     assert within_memory.within_memory(Found(prepared, searched), nothing_asked, Progress()) is None
 
 
+def test_the_page_shows_memory_with_and_without_the_plan(fitted):
+    out, _, _ = fitted
+    page = (out / "assets.extra/tfplace/report.html").read_text()
+    assert page.count("<path class='before'") == 1
+    assert "without its memory plan" in page
+
+
+def test_what_was_written_is_simulated_with_its_plan_and_order(fitted, peak):
+    out, report, limit = fitted
+    written = tfplace.simulate(str(out), cluster="k80x2")
+    assert max(written.peak_bytes.values()) == max(report["best"]["peak_bytes"].values()) <= limit
+    assert written.step_seconds == pytest.approx(report["best"]["step_seconds"])
+    # Who asks for a new order gets one for the model without its own.
+    assert (
+        max(tfplace.simulate(str(out), cluster="k80x2", order="edges").peak_bytes.values()) > limit
+    )
+
+
 def test_placed_again_it_has_no_plan_where_it_needs_none(fitted, tmp_path):
     out, _, _ = fitted
     status, report = optimized(out, tmp_path / "again", "--shards=1", "--verify=structure")

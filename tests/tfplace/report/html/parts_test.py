@@ -85,6 +85,9 @@ def test_memory_against_its_limit():
     assert "peak 60 B, less than 1 % of the limit of 954 MiB" in charts
     assert "<span class='over'>peak 120 B, 120 % of the limit of 100 B</span>" in charts
     assert charts.count("class='limit'") == 1  # the other is far from its own
+    assert "memory plan" not in charts and "class='before'" not in charts
+    before = dataclasses.replace(explained, before=explained.placed)
+    assert memory_charts(before).count("class='before'") == 2
 
 
 @pytest.mark.parametrize("bound", [None, 4.0])
