@@ -98,13 +98,7 @@ def _acting(nodes: Iterable[NodeDef]) -> list[NodeDef]:
 
 
 def _only_read(node: NodeDef, names: set[str], end: str) -> list[NodeDef]:
-    """Has an op without outputs read what it has read, and no more; returns a constant for that.
-
-    Args:
-      node: the op.
-      names: of all ops of its body.
-      end: what follows the constant's name in an input.
-    """
+    """Has an op without outputs read what it has read, and no more; returns a constant for that."""
     from tensorflow.core.framework.types_pb2 import DT_RESOURCE, DT_VARIANT
 
     typed = zip(data_inputs(node), argument_types(node, {}), strict=True)

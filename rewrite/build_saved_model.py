@@ -212,13 +212,7 @@ def _table_initializers(graph: tf.Graph, init_ops: Iterable[str]) -> list[tf.Ope
 
 
 def _complete(path: Path, alike: OneOfAlike | None, serialized: bytes) -> None:
-    """Takes the ops that gave the variables their values out of the written model.
-
-    Args:
-      path: its saved_model.pb.
-      alike: what was left out of its graph, and comes in now.
-      serialized: the graph.
-    """
+    """Takes the ops that gave the variables their values out of the written model."""
     saved_model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for meta_graph in saved_model.meta_graphs:
         nodes: Iterable[NodeDef] = meta_graph.graph_def.node

@@ -86,11 +86,6 @@ def _outcome(runner: "_Runner", check: Check, tell: Callable[[bool], None]) -> C
     Where the emitted model disagrees with the original, the original runs again: to see whether
     it agrees with itself, and how far rounding errors alone lead it. What these change as much
     after several steps is compared after the first one.
-
-    Args:
-      runner: runs the models.
-      check: what to run.
-      tell: takes whether the emitted model is run next, which may take the process with it.
     """
     runs_placed = False
     runner.keep_only(check)

@@ -226,13 +226,6 @@ class CallOpener:
         without inputs wait at least for the branch's gate, so that they don't run with another
         branch.
 
-        Args:
-          path: what the ops' names begin with.
-          call: the node that runs the function.
-          function: its name.
-          inputs: flat tensors or aliases, its arguments.
-          body: where the call stands.
-
         Returns:
           The function's outputs and its side effects, as flat names or aliases.
         """

@@ -271,14 +271,7 @@ def _bounded(
     called: Called | None,
     nodes: Callable[[], Nodes] | None = None,
 ) -> tuple[Pieces, TensorProperties]:
-    """Infers all of a graph, and again as long as there are new bounds for it.
-
-    Args:
-      kept: the graph, without control edges.
-      feeds: of it.
-      called: infers functions.
-      nodes: gives {name: node of the graph that stands for it}.
-    """
+    """Infers all of a graph, and again as long as there are new bounds for it."""
     nodes = nodes or (lambda: {node.name: node for node in kept.node})
     pieces, known = _imported(kept, feeds, called)
     bounds: dict[str, TensorSpec] = {}

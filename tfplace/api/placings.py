@@ -160,12 +160,7 @@ class Placings:
         return whole.flat.packed(whole.run(**inputs))
 
     def _again(self, call: Call, found: str, wanted: str) -> Placing:
-        """Places it for another call, too.
-
-        Args:
-          call: its arguments.
-          found, wanted: what it has and the step wasn't placed for, and what to do without.
-        """
+        """Places it for another call, too."""
         if not tf.executing_eagerly():
             raise UsageError(
                 f"calling a placed step within a tf.function: found {found}; wanted shapes that "

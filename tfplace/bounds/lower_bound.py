@@ -110,15 +110,7 @@ def soonest_ends(
 def _visit_all(
     sweep: Sweep, ancestors: Ancestors, place: LongArray, chain: LongArray, enclosed: FloatArray
 ) -> None:
-    """Fills sweep.end and sweep.soonest op by op.
-
-    Args:
-      sweep: of no op yet.
-      ancestors: scratch of argument 2.
-      place: i8[N] where an op stands in the chain, -1 for ops outside.
-      chain: i8[P] of EnclosedWork.
-      enclosed: f8[P, P] of EnclosedWork.
-    """
+    """Fills sweep.end and sweep.soonest op by op."""
     num_ops, num_classes = sweep.seconds.shape
     for op in range(num_ops):
         after_chain = 0.0

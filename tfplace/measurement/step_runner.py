@@ -270,14 +270,7 @@ def _import_function(
     fetch: Callable[[Graph], Sequence[Operation | Tensor]],
     constants: Callable[[], Mapping[str, Tensor]] = dict,
 ) -> TfFunction:
-    """A function of the feeds that returns the fetched tensors and, when all is done, a 0.
-
-    Args:
-      graph_def: what the function computes.
-      feeds: {tensor: an array like those that it is called with}.
-      fetch: takes the function's graph, gives what is fetched of it.
-      constants: called while the function is traced; gives more {tensor: value}.
-    """
+    """A function of the feeds that returns the fetched tensors and, when all is done, a 0."""
 
     def body(*arguments: Tensor) -> list[Tensor]:
         input_map = {**constants(), **dict(zip(feeds, arguments, strict=True))}

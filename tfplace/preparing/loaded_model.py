@@ -176,13 +176,7 @@ def _opened(source: SourceModel) -> tuple[FlatGraph, TensorProperties, BuiltGrap
 def _source(
     options: ProblemOptions, guess: GuessedSizes = FIRST_GUESS, refusal: str = ""
 ) -> SourceModel:
-    """The model, without what an earlier placement has written: its order goes with its devices.
-
-    Args:
-      options: which model.
-      guess: what unknown sizes are taken as.
-      refusal: why those that were taken first can't be; "" where these are the first.
-    """
+    """The model, without what an earlier placement has written: its order goes with its devices."""
     load_options = dataclasses.replace(options.load, guess=guess)
     if options.fed is not None:  # the arrays to feed decide unknown dimensions
         load_options = dataclasses.replace(load_options, fed_shape=given_shapes(options.fed))

@@ -194,14 +194,7 @@ def _wrong(
     names: Sequence[str],
     can_run: Callable[[NodeDef, int], bool],
 ) -> Misplaced | None:
-    """What is wrong with one op, whatever the others ask for; None for nothing.
-
-    Args:
-      asked: the op.
-      matches: numbers of the devices that its device string may mean.
-      names: [D].
-      can_run: whether a NodeDef has a kernel on a device.
-    """
+    """What is wrong with one op, whatever the others ask for; None for nothing."""
     node = asked.node
     if not matches:
         hint = did_you_mean(node.device, names) or f"; it has {_few(names)}"

@@ -109,15 +109,7 @@ class GraphBuilder:
     def _add_op(
         self, node: NodeDef, alike: NodeDef, name: str, inputs: list[str], shard: int | None
     ) -> NodeDef:
-        """Adds an op, or a shard's copy of it, with all that it waits for and lies beside.
-
-        Args:
-          node: the op.
-          alike: what all its copies have of it.
-          name: of what is added.
-          inputs: what that reads.
-          shard: whose copy it is; None of the op itself.
-        """
+        """Adds an op, or a shard's copy of it, with all that it waits for and lies beside."""
         waits = [*self.tensors.as_wanted(node, inputs), *self._controls(node, shard)]
         new = self.writer.node(alike.op, name, waits)
         new.MergeFrom(alike)

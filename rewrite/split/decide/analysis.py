@@ -294,14 +294,7 @@ def view_of(
 def _would_be_misread(
     node: NodeDef, nodes: Nodes, answers: Mapping[str, Answer], states: Mapping[str, State]
 ) -> bool:
-    """Whether an op that is split finds the largest or smallest of what a cut hands to such ops.
-
-    Args:
-      node: the op.
-      nodes: {name: NodeDef} of the step.
-      answers: what became of each op before it.
-      states: of each tensor before it.
-    """
+    """Whether an op that is split finds the largest or smallest of what a cut hands to such ops."""
     if node.op not in _EXTREMES:
         return False
     tensor, is_monotonic = _first_of(node), False

@@ -65,13 +65,7 @@ def _written_after(
     readers: Mapping[Variable, Sequence[str]],
     writers: Mapping[Variable, Collection[str]],
 ) -> dict[Variable, Sequence[str]]:
-    """The readers of the variables that are never written, or only after all of these readers.
-
-    Args:
-      flat: the step with its calls opened.
-      readers: {variable: some of its readers}.
-      writers: {variable: all that may write it}.
-    """
+    """The readers of the variables that are never written, or only after all of these readers."""
     if not readers:
         return {}
     bit_of = bits(name for names in readers.values() for name in names)

@@ -40,15 +40,7 @@ def _norm(
     num_vectors: int,
     further_outputs: tuple[State, ...] = (),
 ) -> Answer:
-    """The first `num_images` inputs and output 0 hold images.
-
-    Args:
-      view: the op.
-      is_taken_apart: whether it will be, if it works across the batch.
-      num_images: how many inputs hold images.
-      num_vectors: how many outputs have a number per channel.
-      further_outputs: states of outputs 1, 2, ... where images are cut along the first axis.
-    """
+    """The first `num_images` inputs and output 0 hold images."""
     state = _images_state(view, num_images)
     if state is None:
         return StayWhole()

@@ -61,12 +61,7 @@ def einsum(view: OpView) -> Answer:
 def _with_ellipses(
     rows: Sequence[str], shapes: Sequence[tuple[int, ...] | None]
 ) -> list[list[str | None]] | None:
-    """A label for each dimension, also of those that an ellipsis stands for; None if not known.
-
-    Args:
-      rows: the terms of an equation, the result last.
-      shapes: of these tensors.
-    """
+    """A label for each dimension, also of those that an ellipsis stands for; None if not known."""
     if not any("..." in row for row in rows):
         return [list(row) for row in rows]
     if "..." not in rows[-1] or any(is_open(shape) for shape in shapes):

@@ -184,10 +184,6 @@ def _strides(view: OpView, shape: tuple[int, ...]) -> _Strides:
     """What it does with each axis.
 
     An axis that a mask takes whole is taken whole, wherever along another one a loop has come.
-
-    Args:
-      view: an op whose inputs 1, 2 and 3 are begin, end and strides.
-      shape: of what is sliced.
     """
     begin, end, strides = view.inputs[1].value, view.inputs[2].value, view.value(3)
     rows = axes(len(shape))

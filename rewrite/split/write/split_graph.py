@@ -125,12 +125,6 @@ def _run_with(
 ) -> None:
     """Has an op that is fetched run what the step does besides, unless they do so anyway.
 
-    Args:
-      graph_def: the graph with both steps, changed.
-      asked: the ops that are fetched.
-      shared: the ops that the unsplit step has, too.
-      effects: what is run besides.
-
     Raises:
       UsageError: no op can wait for it.
     """

@@ -47,13 +47,7 @@ def sequence_edges(
 
 
 def _held_back(ops: list[int], ready: FloatArray, wanted: Schedule) -> set[int]:
-    """The ops of a device that first come, first served would start earlier than wanted.
-
-    Args:
-      ops: in the wanted sequence.
-      ready: f8[N] when each op could start.
-      wanted: when each should.
-    """
+    """The ops of a device that first come, first served would start earlier than wanted."""
     arriving = sorted((float(ready[op]), op) for op in ops)
     waiting: list[tuple[float, int]] = []
     started: set[int] = set()

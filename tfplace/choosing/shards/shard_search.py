@@ -375,13 +375,7 @@ class ShardSearch:
                 self._data_parallel = EvenSplit(prepared.problem, each)
 
     def _longer(self, tried: ShardsFound, share: float, order: str = NONE) -> None:
-        """Another search of a number that was tried.
-
-        Args:
-          tried: the number.
-          share: of what is left.
-          order: the search for it that comes afterwards has its part of what is left, too.
-        """
+        """Another search of a number that was tried."""
         if self._numbers.is_interrupted:
             return
         limits = budget_beside_order(with_order(tried.prepared, order), self._options)

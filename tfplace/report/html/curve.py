@@ -176,7 +176,7 @@ def thinned(use: MemoryUse, makespan: float, num_points: int) -> tuple[FloatArra
 def _chart(
     label: str, colour: int, uses: Sequence[MemoryUse], limit: float, makespan: float
 ) -> str:
-    """What a device holds over a step, and what it would without a memory plan where there is one."""
+    """What a device holds over a step; beside it, as a line, what it would without a plan."""
     peak = float(uses[0].bytes.max())
     most = max(float(use.bytes.max()) for use in uses)
     shows_limit = most >= NEAR_LIMIT * limit

@@ -107,15 +107,7 @@ def _bar(
     sentence: str,
     kind: str = "",
 ) -> str:
-    """A named stack of parts, one step wide, and the sentence that says the same.
-
-    Args:
-      explained: the step.
-      name: HTML.
-      parts: (CSS class, device whose colour it has or -1, seconds, what it is) each.
-      sentence: for those who don't see the bar, and below it.
-      kind: CSS class of the whole.
-    """
+    """A named stack of parts, one step wide, and the sentence that says the same."""
     makespan, colour = explained.schedule.makespan or 1.0, colours(explained.problem)
     stack = ""
     for shade, device, seconds, what in parts:

@@ -130,14 +130,7 @@ class _Ends:
 def _same_objects(
     before: ObjectGraph, after: ObjectGraph, name: str, added: str, functions: Mapping[str, str]
 ) -> None:
-    """Compares what TensorFlow 2 loads: the unsplit step is one signature more.
-
-    Args:
-      before, after: both object graphs.
-      name: of the run's signature.
-      added: of the unsplit step's.
-      functions: {function that the run calls: the unsplit one}.
-    """
+    """Compares what TensorFlow 2 loads: the unsplit step is one signature more."""
     wanted = type(before)()
     wanted.CopyFrom(before)
     for own, whole in functions.items():
@@ -159,12 +152,7 @@ def _function(objects: ObjectGraph, node_id: int) -> str:
 
 
 def _paired(given: GraphDef, written: GraphDef, functions: Mapping[str, str]) -> PairedGraphs:
-    """Both graphs, to be read from some ends; all functions have been compared.
-
-    Args:
-      given, written: both graphs.
-      functions: {function that the run calls: what all others call instead}.
-    """
+    """Both graphs, to be read from some ends; all functions have been compared."""
     library, frames = library_of(given), OneToOne()
     _require_functions(library, library_of(written), functions)
 
