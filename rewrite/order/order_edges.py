@@ -174,21 +174,26 @@ def order_of(graph_def: GraphDef) -> list[PlacedEdge]:
     ]
 
 
-def forget_order(graph_def: GraphDef) -> None:
-    """Takes all marked edges out of a graph in place."""
+def forget_order(graph_def: GraphDef, keeps_edges: bool = False) -> None:
+    """Takes all marked edges out of a graph in place, or their marks alone."""
     for _, nodes in bodies(graph_def):
         for node in nodes:
-            if MARK in node.attr:
+            if MARK in node.attr and keeps_edges:
+                del node.attr[MARK]
+            elif MARK in node.attr:
                 forget(node)
 
 
-def without_order(graph_def: GraphDef) -> GraphDef:
-    """The graph itself where nothing in it is marked, else a copy without the marked edges."""
+def without_order(graph_def: GraphDef, keeps_edges: bool = False) -> GraphDef:
+    """The graph itself where nothing in it is marked, else a copy without the marked edges.
+
+    With `keeps_edges` they are there still, as edges of the model's own that no order takes out.
+    """
     if not any(MARK in node.attr for _, nodes in bodies(graph_def) for node in nodes):
         return graph_def
     cleared = type(graph_def)()
     cleared.CopyFrom(graph_def)
-    forget_order(cleared)
+    forget_order(cleared, keeps_edges)
     return cleared
 
 

@@ -11,6 +11,7 @@ KiB, in chunks of its own sizes. Elsewhere the plain one counts nothing and know
 like the GPU's can take its place. All CPU devices of a process share it.
 """
 
+import contextlib
 import dataclasses
 import os
 import tempfile
@@ -22,6 +23,8 @@ from graphs.protos import Message
 from tfplace.measurement.device_name import device_key
 
 _PEAKS_BEGIN = "tfplace: peaks begin"
+_FIRST_PIECES = 2**22
+"""Bytes that such an allocator may have taken already, for the shape of what it is asked for."""
 _OF_CPU = frozenset({"bfc_cpu_allocator_for_gpu", "mklcpu"})
 
 
@@ -47,6 +50,20 @@ def limit_cpu_memory(num_bytes: int) -> None:
     else:
         os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "true"
         os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(max(num_bytes // 2**20, 1))
+
+
+def take_at_once(num_bytes: int) -> None:
+    """Has a limited CPU's allocator take all of its memory in one piece, as a GPU's does.
+
+    By itself it takes pieces of growing sizes, and no tensor lies across two of them: half of a
+    small limit may be of no use to a large tensor. No page of it is touched.
+    """
+    import tensorflow as tf
+
+    size = num_bytes // 2**20 * 2**20 - _FIRST_PIECES
+    if os.environ.get("TF_CPU_BFC_MEM_LIMIT_IN_MB") and size > 0:
+        with contextlib.suppress(tf.errors.OpError), tf.device("CPU:0"):  # then it grows
+            tf.raw_ops.Empty(shape=[size], dtype=tf.uint8, init=False)
 
 
 class Peaks:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from graphs.host.own_network import from_this_host_only
 from graphs.host.parent import connect_to_parent
-from tfplace.measurement.allocator import Peaks, limit_cpu_memory
+from tfplace.measurement.allocator import Peaks, limit_cpu_memory, take_at_once
 
 # mallopt's parameters (malloc.h of glibc) and their values here: blocks of up to 32 MiB, the most
 # that it takes, come from the heap, and the heap is never given back.
@@ -37,6 +37,7 @@ def main(argv: Sequence[str]) -> None:
 
     if 0 < int(memory_bytes) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
         limit_cpu_memory(int(memory_bytes))
+        take_at_once(int(memory_bytes))
     try:
         with from_this_host_only(is_always=True):
             server = tf.distribute.Server(

@@ -19,6 +19,7 @@ from graphs.loading.load import load
 from graphs.loading.load_options import FIRST_GUESS, OTHER_GUESSES, GuessedSizes
 from graphs.source_model import SourceModel, TensorSpec
 from rewrite.memory.planned_model import cleared_model, planned_model
+from rewrite.order.order_edges import without_order
 from rewrite.split.split_model import (
     SplitModel,
     StepToSplit,
@@ -182,8 +183,10 @@ def _source(
         load_options = dataclasses.replace(load_options, fed_shape=given_shapes(options.fed))
     source = load(options.model, load_options)
     guessed = (*source.guessed, *([f"other sizes first: {refusal}"] if refusal else []))
-    kept = source if options.as_written else cleared_model(source)
-    return dataclasses.replace(kept, guessed=guessed)
+    if not options.as_written:
+        return dataclasses.replace(cleared_model(source), guessed=guessed)
+    kept = without_order(source.graph_def, keeps_edges=True)
+    return dataclasses.replace(source, graph_def=kept, guessed=guessed)
 
 
 def _made_up(

@@ -230,7 +230,9 @@ class _Run:
             lies_in: tuple[int, ...] = ()
             if 0 <= shared != tensor and shared in self.buffers:
                 lies_in = self.buffers[shared]
-                if self.takes_over[tensor] and shared in self.inputs[op]:
+                # A constant, or a variable's value, is never overwritten.
+                is_held = any(self.bytes[buffer] for buffer in lies_in)
+                if self.takes_over[tensor] and shared in self.inputs[op] and is_held:
                     self._drop(shared, is_overwritten=True)
             if new or not lies_in:
                 number = len(self.bytes)

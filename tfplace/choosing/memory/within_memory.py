@@ -28,6 +28,7 @@ from tfplace.choosing.memory.rematerialize import (
 )
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Found
+from tfplace.choosing.real_runs.peak_memory import measure_peaks
 from tfplace.choosing.scheduling import edges
 from tfplace.choosing.scheduling.anchors import anchors_of
 from tfplace.choosing.scheduling.model_order import (
@@ -37,6 +38,7 @@ from tfplace.choosing.scheduling.model_order import (
     simulated_in_order,
 )
 from tfplace.choosing.unsplit_baselines import Unsplit
+from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
@@ -310,6 +312,8 @@ WORTH = 0.95
 """A plan has to promise a step of this share of the best one that fits without."""
 MOST = 3
 """So many placements are made to fit, those whose steps would be fastest without a limit."""
+LOST = 0.93
+"""What a plan that finds no room on its device has less to use, the next time."""
 
 
 def within_memory(found: Found, options: OptimizeOptions, progress: Progress) -> Found | None:
@@ -344,15 +348,20 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
             return None
         _, _, plan, candidate = min(plans)
         problem = prepared.problem
-        for _ in range(MOST):  # edges can't say all of a sequence: what holds more has less to use
+        is_tried = prepared.is_present and options.measures_machine
+        for _ in range(MOST + 1):
             planned = _found(found, _prepared_with(prepared, plan, options), candidate, best)
-            if planned is None or plan.rank is None:
-                return planned
-            peaks = _peaks_in_order(planned)
-            if np.all(peaks <= prepared.problem.usable_bytes()):
-                return planned
-            less = np.minimum(prepared.problem.usable_bytes() / np.maximum(peaks, 1) * NEAR, 1.0)
-            memory = (problem.device_memory_bytes * less).astype(np.int64)
+            if planned is None:
+                return None
+            share = np.ones(prepared.problem.num_devices)
+            if plan.rank is not None:  # edges can't say all of a sequence
+                peaks = np.maximum(_peaks_in_order(planned), 1)
+                share = np.minimum(prepared.problem.usable_bytes() / peaks, 1.0)
+            if np.all(share >= 1.0):
+                if not is_tried or _runs(planned):
+                    return planned
+                share *= LOST
+            memory = (problem.device_memory_bytes * share * NEAR).astype(np.int64)
             problem = dataclasses.replace(problem, device_memory_bytes=memory)
             until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
             again = fitted(problem, candidate.device_of_op, may, until)
@@ -362,10 +371,22 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
         return None
 
 
+def _runs(planned: Found) -> bool:
+    """Whether the planned step finds room on its devices: an allocator loses some to gaps."""
+    prepared, placed = planned.prepared, _placed(planned)
+    graphs = {NAME: prepared.placed_run_graph(placed.device_of_op)}
+    run, limits = prepared.training_run(), StepLimits()
+    peaks = measure_peaks(graphs, run, prepared.cluster, limits)[NAME]
+    return not isinstance(peaks, Infeasible) or peaks.reason != "memory"
+
+
+def _placed(planned: Found) -> Candidate:
+    return next(each for each in planned.searched.candidates if each.name == NAME)
+
+
 def _peaks_in_order(planned: Found) -> LongArray:
     """i8[D]: what the planned step holds in the order that is written."""
-    placed = next(each for each in planned.searched.candidates if each.name == NAME)
-    peaks = simulated_in_order(planned.prepared, placed.device_of_op).peak_bytes
+    peaks = simulated_in_order(planned.prepared, _placed(planned).device_of_op).peak_bytes
     return np.array([*peaks.values()], dtype=np.int64)
 
 

@@ -107,6 +107,23 @@ def test_a_variable_and_what_was_fed_stay():
     assert not plan.copies
 
 
+def test_a_constant_is_there_for_each_copy_though_the_first_may_seem_to_take_its_buffer():
+    ops = [
+        Op("one", outputs=(SIZE,), alloc=(0,)),
+        Op("in", outputs=(1,)),
+        Op("a", inputs=("in:0", "one:0"), outputs=(SIZE,), shares=("?one:0",)),
+        Op("b", inputs=("in:0", "one:0", "^a"), outputs=(SIZE,), shares=("?one:0",)),
+        Op("middle", inputs=("in:0", "^b"), outputs=(3 * SIZE,)),
+        Op("next", inputs=("middle:0",), outputs=(1,)),
+        Op("end", inputs=("next:0", "a:0", "b:0", "in:0"), outputs=(1,)),
+    ]
+    problem = build_problem(ops, Machine(1, types=["GPU"]))
+    may = all_may(problem, repeat=np.array([op.name in "ab" for op in ops]))
+    plan, placed = planned(problem, 3 * SIZE + 2, may)
+    assert {problem.graph.op_names[copy.op] for copy in plan.copies} == {"a", "b"}
+    assert placed.schedule.peak_bytes[0] <= 3 * SIZE + 2
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_plans_of_random_steps_hold(seed):
     rng = np.random.default_rng(seed)
