@@ -12,6 +12,7 @@ import tfplace
 from graphs.loading.sniff import sniff
 from rewrite.memory.recompute import has_plan
 from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.memory import within_memory
 from tfplace.choosing.outcomes import Found
 from tfplace.choosing.scheduling.model_order import OwnOrder
@@ -156,6 +157,32 @@ def test_what_was_written_is_simulated_with_its_plan_and_order(fitted, peak):
     assert (
         max(tfplace.simulate(str(out), cluster="k80x2", order="edges").peak_bytes.values()) > limit
     )
+
+
+@pytest.mark.parametrize("finds_room", [[True], [False, True], [False] * 4])
+def test_a_plan_that_finds_no_room_on_its_device_is_made_again_with_less(
+    deep, monkeypatch, finds_room
+):
+    whole = prepare(ProblemOptions(model=deep, cluster="workers:1"), trace=False)
+    peak = simulated(whole.problem, whole.given).peak_bytes.popitem()[1]
+    problem = ProblemOptions(model=deep, cluster="workers:1", device_memory=[f"{peak * 7 // 10}B"])
+    prepared = prepare(problem, trace=False)
+    given = Candidate("given", prepared.given, simulated(prepared.problem, prepared.given).outcome)
+    searched = Searched([given], [given], SimpleNamespace(interrupted=False), [])
+    tried = []
+
+    def runs(planned):
+        tried.append(planned.searched.candidates[-1].outcome.peak_bytes[0])
+        return finds_room[len(tried) - 1]
+
+    monkeypatch.setattr(within_memory, "_runs", runs)
+    found = within_memory.within_memory(
+        Found(prepared, searched), OptimizeOptions(problem), Progress()
+    )
+    assert (found is not None) == finds_room[-1]
+    assert len(tried) == len(finds_room)
+    assert tried == sorted(tried, reverse=True)
+    assert tried[-1] < 0.95 * tried[0] or len(tried) == 1
 
 
 def test_placed_again_it_has_no_plan_where_it_needs_none(fitted, tmp_path):
