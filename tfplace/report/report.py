@@ -252,9 +252,12 @@ def is_untried(reason: str) -> bool:
 def plan_text(plan: JsonObject, peak_bytes: Mapping[str, int]) -> str:
     """What is computed again, what that costs, and what it spares."""
     device = max(peak_bytes, key=lambda name: plan["peak_bytes_without"][name])
+    again = f"{counted(plan['ops_run_again'], 'op')} run again"
+    if not plan["ops_run_again"]:
+        again = "no op runs again, but in another order"
     return (
-        f"{counted(plan['ops_run_again'], 'op')} run again ({share_text(plan['more_work'])} more "
-        f"work), so that {device} holds {bytes_text(peak_bytes[device])} instead of "
+        f"{again} ({share_text(plan['more_work'])} more work), so that {device} holds "
+        f"{bytes_text(peak_bytes[device])} instead of "
         f"{bytes_text(plan['peak_bytes_without'][device])}"
     )
 

@@ -1,6 +1,7 @@
 """A step that doesn't fit, or would be slower for a limit of memory, is made to fit."""
 
 import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ from tfplace.choosing.outcomes import Found
 from tfplace.choosing.real_runs.peak_memory import measure_peaks
 from tfplace.choosing.scheduling import edges
 from tfplace.choosing.scheduling.anchors import anchors_of
+from tfplace.choosing.scheduling.list_schedules import by_memory
 from tfplace.choosing.scheduling.model_order import (
     OwnOrder,
     bodies_of,
@@ -168,10 +170,13 @@ def fitted(
       may: what a rewrite may touch.
       until: on time.monotonic; then nothing more is tried.
     """
-    schedule = simulated(problem, device_of_op).known_schedule()
+    schedules = [simulated(problem, device_of_op).known_schedule()]
+    if _edges_can_say(problem):
+        ranked = dataclasses.replace(problem, start_rank=by_memory(problem, schedules[0]))
+        schedules.insert(0, simulated(ranked, device_of_op).known_schedule())
     best: Planned | None = None
     usable = problem.usable_bytes()
-    for weights in WEIGHTS:
+    for weights, schedule in itertools.product(WEIGHTS, schedules):
         limits = np.where(np.array(schedule.peak_bytes) > usable, usable, np.inf)
         foreseen, fastest = CopyPlan(), math.inf
         for _ in range(MOST_TRIES):
@@ -195,6 +200,11 @@ def fitted(
     return best
 
 
+def _edges_can_say(problem: Problem) -> bool:
+    """Whether a device's ops run one after another, so that edges can say in which sequence."""
+    return problem.executor is None and not np.any(problem.device_slots > 1)
+
+
 def _planned(
     problem: Problem,
     schedule: Schedule,
@@ -214,7 +224,7 @@ def _planned(
         plan = rematerialized(problem, schedule, device, limit, may, weights, plan, foreseen)
     edged = with_copies(problem, plan)
     placement = edged.renumbered(with_their_copies(schedule.device_of_op, plan))
-    if problem.executor is not None or np.any(problem.device_slots > 1):  # no edges say it there
+    if not _edges_can_say(problem):
         return Planned(plan, simulated(edged.problem, placement))
     rank = _sequence(schedule, plan)
     ranked = dataclasses.replace(edged.problem, start_rank=rank[edged.op_at])

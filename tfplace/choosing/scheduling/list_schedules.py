@@ -7,6 +7,7 @@ is better than the placement without edges.
 """
 
 import dataclasses
+import heapq
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from graphs.graph_edges import row_starts
-from graphs.op_graph import FloatArray, IntArray
+from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Infeasible, Outcome, Problem
 from tfplace.choosing.scheduling.anchors import Anchors, anchors_of
 from tfplace.choosing.scheduling.edges import (
@@ -342,6 +343,73 @@ def weights_last(problem: Problem, device_of_op: IntArray) -> IntArray | None:
     phase[shard < 0] = -1
     path = path_to_end(problem, device_of_op)
     return _numbered(np.lexsort((np.where(phase == 2, path, -path), shard, phase)))
+
+
+def by_memory(problem: Problem, schedule: Schedule) -> IntArray:
+    """i4[N]: of the ops that could run next, the one after which least is held goes first.
+
+    What an op changes is what it allocates less what it is the last to read; of equals the one goes
+    first that starts first in the schedule.
+    """
+    graph, num_ops = problem.graph, problem.num_ops
+    producer, user, _ = graph.op_edges()
+    behind: list[set[int]] = [set() for _ in range(num_ops)]
+    for source, target in zip(producer.tolist(), user.tolist(), strict=True):
+        behind[source].add(target)
+    waits_for = np.zeros(num_ops, dtype=np.int64)
+    for targets in behind:
+        waits_for[list(targets)] += 1
+    buffer = _buffers(schedule.shares)
+    is_buffer = buffer == np.arange(len(buffer))
+    size = np.where(is_buffer, graph.tensor_alloc_bytes, 0).tolist()
+    kept = set(np.flatnonzero(schedule.shares == np.arange(len(buffer))).tolist())
+    reads: list[set[int]] = [set() for _ in range(num_ops)]
+    readers: dict[int, set[int]] = {}
+    for tensor, op in zip(buffer[graph.use_tensor].tolist(), graph.use_op.tolist(), strict=True):
+        if size[tensor] and tensor not in kept:
+            reads[op].add(tensor)
+            readers.setdefault(tensor, set()).add(op)
+    change = np.bincount(graph.tensor_producer, size, num_ops)  # what nobody reads is an update's
+    turn = np.empty(num_ops, dtype=np.int64)
+    turn[np.lexsort((np.arange(num_ops), schedule.op_end, schedule.op_start))] = range(num_ops)
+
+    def freed_by(op: int) -> None:
+        """Notes which op frees what, once it is the only one left that reads it."""
+        for tensor in reads[op]:
+            left = readers[tensor]
+            left.discard(op)
+            if len(left) == 1:
+                (last,) = left
+                change[last] -= size[tensor]
+                if not waits_for[last]:
+                    heapq.heappush(ready, (change[last], turn[last], last))
+
+    ready: list[tuple[float, int, int]] = []
+    for tensor, ops in readers.items():
+        if len(ops) == 1:
+            change[next(iter(ops))] -= size[tensor]
+    for op in np.flatnonzero(waits_for == 0).tolist():
+        heapq.heappush(ready, (change[op], turn[op], op))
+    sequence: dict[int, None] = {}
+    while ready:
+        _, _, op = heapq.heappop(ready)
+        if op in sequence:
+            continue  # it was noted again with a smaller change
+        sequence[op] = None
+        freed_by(op)
+        for target in behind[op]:
+            waits_for[target] -= 1
+            if not waits_for[target]:
+                heapq.heappush(ready, (change[target], turn[target], target))
+    return _numbered(np.array([*sequence], dtype=np.int64))
+
+
+def _buffers(shares: IntArray) -> LongArray:
+    """i8[T]: in whose buffer each tensor lies."""
+    buffer = np.where(shares < 0, np.arange(len(shares)), shares).astype(np.int64)
+    while np.any(buffer[buffer] != buffer):
+        buffer = buffer[buffer]
+    return buffer
 
 
 def path_to_end(problem: Problem, device_of_op: IntArray) -> FloatArray:
