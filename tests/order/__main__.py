@@ -1,9 +1,10 @@
-"""Figures of orders, by hand: `python -m tests.order [memory] [activations] [pipeline] [pairs]`.
+"""Figures of orders, by hand: `python -m tests.order NAME...`.
 
 Each rewrites its table on the page `tfplace/docs/benchmarks/order.md`. `memory` measures and takes
-three minutes on two idle cores, `activations` one, `pipeline` seconds. `pairs` runs those cells of
-its table that are missing, about 80 s each, and can be stopped and begun again;
-`--models=nmt:num_layers=2 --clusters=k80x2` names some, `--again` makes cells of older code anew.
+three minutes on two idle cores, `recompute` twenty-five, `activations` one, `pipeline` seconds.
+`pairs` runs those cells of its table that are missing, about 80 s each, and can be stopped and
+begun again; `--models=nmt:num_layers=2 --clusters=k80x2` names some, `--again` makes cells of older
+code anew.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.order import activations, memory, pairs, pipeline
+from tests.order import activations, memory, pairs, pipeline, recompute
 from tests.tables import rewrite_docs
 from tests.tables.rewrite_docs import DOCS, ROOT, origin_of
 from tfplace.output_paths import write_file
 
 MADE = {"memory": memory.made, "activations": activations.made, "pipeline": pipeline.made}
+MADE |= {"recompute": recompute.made}
 PAIRS = "pairs"
 
 
