@@ -1,5 +1,6 @@
 """An order is found, pays, and leads to nothing worse."""
 
+import dataclasses
 import itertools
 import time
 
@@ -11,7 +12,7 @@ from tests.reference_simulator import reference_run
 from tfplace.choosing.scheduling import list_schedules as ordered_module
 from tfplace.choosing.scheduling.anchors import anchors_of
 from tfplace.choosing.scheduling.just_in_time_reads import late_read_edges, with_free_reads
-from tfplace.choosing.scheduling.list_schedules import ordered
+from tfplace.choosing.scheduling.list_schedules import by_memory, ordered
 from tfplace.simulation.simulated import simulated
 from tfplace.simulation.simulator import Simulator
 
@@ -155,3 +156,31 @@ def test_never_worse_always_within_devices_and_as_the_reference_has_it(seed):
     expected, peaks = reference_run(edged.problem, placement.tolist())
     assert found.outcome.step_seconds == pytest.approx(expected, rel=1e-9)
     assert list(found.outcome.peak_bytes) == peaks
+
+
+def test_what_leaves_least_in_memory_goes_first():
+    ops = [
+        Op("x", outputs=(100,)),
+        Op("y", inputs=("x:0",), outputs=(100,)),
+        # A convolution's gradients: the second is small, and the last to read x.
+        Op("of_input", inputs=("y:0",), outputs=(100,)),
+        Op("of_filter", inputs=("x:0", "y:0"), outputs=(1,)),
+        Op("end", inputs=("of_input:0", "of_filter:0")),
+    ]
+    problem = build_problem(ops, Machine(1))
+    placement = np.zeros(5, dtype=np.int32)
+    whole = simulated(problem, placement)
+    rank = by_memory(problem, whole.known_schedule())
+    assert rank.tolist() == [0, 1, 3, 2, 4]
+    ranked = simulated(dataclasses.replace(problem, start_rank=rank), placement)
+    assert (whole.known_schedule().peak_bytes, ranked.known_schedule().peak_bytes) == ([301], [201])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_sequence_by_memory_is_one_that_can_be_run(seed):
+    problem = random_problem(np.random.default_rng(seed), max_ops=30)
+    schedule = simulated(problem, np.zeros(problem.num_ops, dtype=np.int32)).known_schedule()
+    rank = by_memory(problem, schedule)
+    assert sorted(rank.tolist()) == list(range(problem.num_ops))
+    producer, user, _ = problem.graph.op_edges()
+    assert (rank[producer] < rank[user]).all()
