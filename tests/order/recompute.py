@@ -14,7 +14,7 @@ from typing import Any
 
 import keras
 
-from tests.order.keras_step import GRAPPLER, KERAS, PLAIN
+from tests.order.keras_step import CHAINS, GRAPPLER, PLAIN
 from tests.order.memory import MIB
 from tests.order.running import asked, tfplace
 from tests.tables.rewrite_docs import ROOT
@@ -22,6 +22,10 @@ from tests.tables.rewrite_docs import ROOT
 BATCH = 64
 SHARE = 0.5
 PAIRS = 3
+WAYS = {
+    GRAPPLER: "Grappler, RECOMPUTATION_HEURISTICS",
+    CHAINS: "tf.recompute_grad around chains of layers",
+}
 
 
 def made() -> dict[str, Any]:
@@ -108,10 +112,7 @@ def _rows(name: str, path: str, folder: Path) -> list[list[Any]]:
         ratios.append(pair[1] / pair[0])
     rows[-1][-2] = sorted(ratios)[len(ratios) // 2]
     plain = _rival(path, PLAIN, 0)["median_seconds"]
-    for way, label in (
-        (GRAPPLER, "Grappler, RECOMPUTATION_HEURISTICS"),
-        (KERAS, "keras.RematScope"),
-    ):
+    for way, label in WAYS.items():
         for most in (0, limit):
             found = _rival(path, way, most)
             taken = found.get("median_seconds")
