@@ -108,8 +108,7 @@ def _rows(name: str, path: str, folder: Path) -> list[list[Any]]:
     rows.append(_row(name, "tfplace", limit, _measured(str(output), limited), seconds))
     ratios = [rows[-1][-2]]
     for _ in range(PAIRS - 1):
-        pair = [_seconds(path, whole), _seconds(str(output), limited)]
-        ratios.append(pair[1] / pair[0])
+        ratios.append(_seconds(str(output), limited) / _seconds(path, whole))
     rows[-1][-2] = sorted(ratios)[len(ratios) // 2]
     plain = _rival(path, PLAIN, 0)["median_seconds"]
     for way, label in WAYS.items():

@@ -65,6 +65,11 @@ LONG_AGO = 64
 """After so many tensors were dropped, it is asked anew what one costs."""
 
 
+TINY = 1e-5
+"""Of the limit: what takes less is kept. A shape costs nothing to make again while its tensor is
+there, and all of that tensor later."""
+
+
 class NoRoomError(Exception):
     """What an op needs at once takes more than the limit."""
 
@@ -405,7 +410,7 @@ class _Run:
         candidates, weights = [], self.weights
         for buffer, inside in self.inside.items():
             size = self.bytes[buffer]
-            if not size or not all(map(self._may_drop, inside)):
+            if size <= TINY * self.limit or not all(map(self._may_drop, inside)):
                 continue
             wait = max(min(map(self._next, inside)) - self.now, 1e-9)
             if wait == np.inf:

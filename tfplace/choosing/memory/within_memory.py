@@ -322,8 +322,9 @@ WORTH = 0.95
 """A plan has to promise a step of this share of the best one that fits without."""
 MOST = 3
 """So many placements are made to fit, those whose steps would be fastest without a limit."""
-LOST = 0.93
-"""What a plan that finds no room on its device has less to use, the next time."""
+LOST, SPARED = 0.93, 0.96
+"""What a plan that finds no room on its device may use of that, the next time; and how much of a
+device's memory an allocator may have given out in chunks for it to have found room."""
 
 
 def within_memory(found: Found, options: OptimizeOptions, progress: Progress) -> Found | None:
@@ -382,12 +383,18 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
 
 
 def _runs(planned: Found) -> bool:
-    """Whether the planned step finds room on its devices: an allocator loses some to gaps."""
+    """Whether the planned step finds room on its devices, with a little to spare.
+
+    An allocator loses some of its memory to gaps, in one run more than in another.
+    """
     prepared, placed = planned.prepared, _placed(planned)
     graphs = {NAME: prepared.placed_run_graph(placed.device_of_op)}
     run, limits = prepared.training_run(), StepLimits()
     peaks = measure_peaks(graphs, run, prepared.cluster, limits)[NAME]
-    return not isinstance(peaks, Infeasible) or peaks.reason != "memory"
+    if isinstance(peaks, Infeasible):
+        return peaks.reason != "memory"
+    memory = {device.name: device.memory_bytes for device in prepared.cluster.devices}
+    return all(peak.counted <= SPARED * memory[name] for name, peak in peaks.items())
 
 
 def _placed(planned: Found) -> Candidate:
