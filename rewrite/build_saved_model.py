@@ -116,11 +116,7 @@ def _session_config() -> SessionConfig:
 
 
 def _import(request: _Request, graph_def: GraphDef) -> tuple[MetaGraphDef, OneOfAlike | None]:
-    """Imports the graph into the default one; of a large one only what isn't like another op.
-
-    Returns:
-      The MetaGraphDef or None, and what was left out.
-    """
+    """Imports the graph into the default one; of a large one only what isn't like another op."""
     if not request["meta_graph_def"]:
         alike = None
         if len(graph_def.node) >= LEAST_NODES:

@@ -56,12 +56,8 @@ def _norm(
 def _by_channel(view: OpView, state: Sharded, num_images: int, num_vectors: int) -> Answer:
     """The batch lies in the channels, as layer normalisation does it: each shard has its own.
 
-    Args:
-      view: the op.
-      state: how the images are cut.
-      num_images: how many inputs hold images.
-      num_vectors: how many outputs after the images have a number per channel; those behind them
-        are what the kernel keeps for the gradient's kernel: a shard's copy of both is one pair.
+    Behind the images come `num_vectors` outputs with a number per channel; those behind these are
+    what the kernel keeps for the gradient's kernel: a shard's copy of both is one pair.
     """
     of_channels = dataclasses.replace(state, axis=0)
     channels = (state.size(view.batch),)

@@ -253,11 +253,6 @@ def _main_form(
 
     `as_body` goes the other way.
 
-    Args:
-      function: a FunctionDef.
-      library: all functions.
-      given: {argument: the op that stands for it}.
-
     Raises:
       LookupError: an op reads an output that there is not.
     """
