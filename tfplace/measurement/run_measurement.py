@@ -1,19 +1,25 @@
-"""Times training runs of several variants of a graph side by side, in a child process."""
+"""Times training runs of several variants of a graph side by side, in a child process.
+
+And looks for the most that devices hold in them.
+"""
 
 import dataclasses
 import logging
+import os
 import time
 from collections.abc import Mapping
 
 import numpy as np
 
 from graphs.cluster import Cluster
+from graphs.function_library import bodies
 from graphs.op_graph import FloatArray
 from graphs.problem import Infeasible
 from graphs.protos import GraphDef
+from tfplace.measurement.allocator import DevicePeak
 from tfplace.measurement.held_runs import HeldRuns, keys_of
 from tfplace.measurement.machine_load import LoadMeter
-from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.timing import confidence_of_look, is_precise, looks_at, speedup, summarize
 from tfplace.measurement.training_run import (
     PreparedRun,
@@ -22,6 +28,7 @@ from tfplace.measurement.training_run import (
     StepRequest,
     TrainingRun,
 )
+from tfplace.measurement.workers import executor_threads
 
 _LOGGER = logging.getLogger(__name__)
 MAX_KILLS = 3
@@ -296,3 +303,46 @@ class _Comparison:
             every = [*seconds.values(), *([] if placed is None else [placed])]
             return all(is_precise(values, seed, confidence) for values in every)
         return all(speedup(s, placed, seed, confidence).is_clear for s in seconds.values())
+
+
+NUM_STEPS = 3
+"""In which the most that a device holds is looked for."""
+
+
+def measure_peaks(
+    variants: Mapping[str, GraphDef], run: TrainingRun, cluster: Cluster, limits: StepLimits
+) -> dict[str, Mapping[str, DevicePeak] | Infeasible]:
+    """{variant: {device: peak}}: the most that a device held in a step, variables included.
+
+    A device whose allocator does not count, such as one of a task that was not started here, is
+    missing. CPU allocators count only what takes 256 KiB or more (see `allocator`).
+
+    Args:
+      variants: {name: GraphDef with devices}, run one after the other.
+      run: feeds, fetches and initialization, the same for all.
+      cluster: where the devices are; workers without addresses are started and ended here.
+      limits: time limits and seed; NUM_STEPS steps are made after the first.
+    """
+    # TensorFlow's plain allocator counts nothing, one with a limit does: all that this host has.
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") - 1
+    devices = [
+        dataclasses.replace(device, memory_bytes=min(device.memory_bytes, most))
+        for device in cluster.devices
+    ]
+    cluster = dataclasses.replace(cluster, devices=devices)
+    peaks: dict[str, Mapping[str, DevicePeak] | Infeasible] = {}
+    for name, graph in variants.items():
+        request = PrepareRequest(0, graph.SerializeToString(), run, seed=limits.seed)
+        used = {node.device for _, body in bodies(graph) for node in body} - {""}
+        # A fresh process each: what one variant leaves in memory would count for the next.
+        with MeasuringProcess(cluster, executor_threads=executor_threads(len(used))) as process:
+            try:
+                process.peaks(True, limits.timeout_seconds)  # variables are recorded, too
+                process.ask(request, limits)
+                process.peaks(True, limits.timeout_seconds)
+                process.ask(StepRequest(0, NUM_STEPS), limits)
+            except RunFailedError as failure:
+                peaks[name] = failure.why
+                continue
+            peaks[name] = process.peaks(False, limits.timeout_seconds)
+    return peaks

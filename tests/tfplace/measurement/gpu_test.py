@@ -10,11 +10,10 @@ from graphs.cluster import Cluster, Device
 from graphs.clusters.discovery import find_cluster
 from graphs.problem import Infeasible
 from tests.tfplace.measurement.measure_graphs import towers, towers_run
-from tfplace.choosing.real_runs.peak_memory import measure_peaks
 from tfplace.measurement import measuring_child, presence
 from tfplace.measurement.allocator import DevicePeak, Peaks
 from tfplace.measurement.measuring_process import MeasuringProcess
-from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.run_measurement import Timings, measure_peaks, measure_variants
 from tfplace.measurement.step_runner import _session_config
 from tfplace.measurement.training_run import PrepareRequest, RuntimeConfig, TrainingRun, exactly
 

@@ -29,7 +29,6 @@ from tfplace.choosing.memory.rematerialize import (
 )
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Found
-from tfplace.choosing.real_runs.peak_memory import measure_peaks
 from tfplace.choosing.scheduling import edges
 from tfplace.choosing.scheduling.anchors import anchors_of
 from tfplace.choosing.scheduling.list_schedules import by_memory
@@ -40,6 +39,7 @@ from tfplace.choosing.scheduling.model_order import (
     simulated_in_order,
 )
 from tfplace.choosing.unsplit_baselines import Unsplit
+from tfplace.measurement.run_measurement import measure_peaks
 from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.options import OptimizeOptions
