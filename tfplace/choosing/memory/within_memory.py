@@ -394,7 +394,7 @@ def _runs(planned: Found) -> bool:
     if isinstance(peaks, Infeasible):
         return peaks.reason != "memory"
     memory = {device.name: device.memory_bytes for device in prepared.cluster.devices}
-    return all(peak.counted <= SPARED * memory[name] for name, peak in peaks.items())
+    return all(peak.counted <= SPARED * memory.get(name, math.inf) for name, peak in peaks.items())
 
 
 def _placed(planned: Found) -> Candidate:

@@ -124,6 +124,24 @@ def test_a_constant_is_there_for_each_copy_though_the_first_may_seem_to_take_its
     assert placed.schedule.peak_bytes[0] <= 3 * SIZE + 2
 
 
+def test_a_shape_is_kept_since_it_takes_nothing_and_its_tensor_may_be_gone():
+    large = 10**7
+    ops = [
+        Op("in", outputs=(large,)),
+        Op("x", inputs=("in:0",), outputs=(large,)),
+        Op("shape", 0.0, inputs=("x:0",), outputs=(8,)),
+        Op("middle", inputs=("in:0", "^shape"), outputs=(2 * large,)),
+        Op("next", inputs=("middle:0", "in:0"), outputs=(8,)),
+        Op("end", inputs=("next:0", "shape:0"), outputs=(8,)),
+        Op("use", inputs=("end:0", "x:0", "in:0"), outputs=(8,)),
+    ]
+    problem = build_problem(ops, Machine(1, types=["GPU"]))
+    may = all_may(problem, repeat=np.array([op.name in ("x", "shape") for op in ops]))
+    plan, _ = planned(problem, 3 * large + 100, may)
+    assert [problem.graph.op_names[copy.op] for copy in plan.copies] == ["x"]
+    assert plan.copies[0].before == 6  # for the last op, not for its shape
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_plans_of_random_steps_hold(seed):
     rng = np.random.default_rng(seed)

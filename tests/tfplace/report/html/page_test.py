@@ -211,9 +211,10 @@ def test_every_class_has_a_style_and_every_style_is_used(towers):
         name for _, attributes in Page(content).tags for name in attributes.get("class", "").split()
     }
     styled = set(re.findall(r"\.([a-z][\w-]*)(?=[^{}]*\{)", style))
-    # What this report doesn't have: more devices, other verdicts, full memory, ops on a CPU.
+    # What this report doesn't have: more devices, other verdicts, full memory, a memory plan, ops
+    # on a CPU.
     others = {f"d{colour}" for colour in range(NUM_COLOURS)}
-    others |= {"kept_single", "kept_given", "op", "limit", "over", "words"}
+    others |= {"kept_single", "kept_given", "op", "limit", "before", "over", "words"}
     assert styled - used <= others
     assert used - styled <= {"placed"} | others
     ids = set(re.findall(r'byId\("([^"]+)"\)', script))
