@@ -63,8 +63,6 @@ MOST_OPS = 100
 """To make one tensor again; what needs more is not dropped."""
 LONG_AGO = 64
 """After so many tensors were dropped, it is asked anew what one costs."""
-
-
 TINY = 1e-5
 """Of the limit: what takes less is kept. A shape costs nothing to make again while its tensor is
 there, and all of that tensor later."""

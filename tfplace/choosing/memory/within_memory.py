@@ -320,8 +320,9 @@ def as_nodes(prepared: LoadedModel, plan: CopyPlan) -> MemoryPlan:
 NAME = "made to fit"
 WORTH = 0.95
 """A plan has to promise a step of this share of the best one that fits without."""
-MOST = 3
-"""So many placements are made to fit, those whose steps would be fastest without a limit."""
+MOST, MOST_TIMES = 3, 4
+"""So many placements are made to fit, those whose steps would be fastest without a limit; and so
+often a plan is made for the best of them."""
 LOST, SPARED = 0.93, 0.96
 """What a plan that finds no room on its device may use of that, the next time; and how much of a
 device's memory an allocator may have given out in chunks for it to have found room."""
@@ -358,39 +359,43 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
         if not plans:
             return None
         _, _, plan, candidate = min(plans)
-        problem = prepared.problem
-        is_tried = prepared.is_present and options.measures_machine
-        for _ in range(MOST + 1):
-            planned = _found(found, _prepared_with(prepared, plan, options), candidate, best)
-            if planned is None:
-                return None
-            share = np.ones(prepared.problem.num_devices)
-            if plan.rank is not None:  # edges can't say all of a sequence
-                peaks = np.maximum(_peaks_in_order(planned), 1)
-                share = np.minimum(prepared.problem.usable_bytes() / peaks, 1.0)
-            if np.all(share >= 1.0):
-                if not is_tried or _runs(planned):
-                    return planned
-                share *= LOST
-            memory = (problem.device_memory_bytes * share * NEAR).astype(np.int64)
-            problem = dataclasses.replace(problem, device_memory_bytes=memory)
-            until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
-            again = fitted(problem, candidate.device_of_op, may, until)
-            if again is None:
-                return None
-            plan = again
-        return None
+        return _that_finds_room(found, options, plan, candidate, may)
+
+
+def _that_finds_room(
+    found: Found, options: OptimizeOptions, plan: Planned, candidate: Candidate, may: MayChange
+) -> Found | None:
+    """The step with a plan that fits as it is written, and runs; None where none of a few does."""
+    prepared, problem = found.prepared, found.prepared.problem
+    best = math.inf if found.searched.best is None else found.searched.best.step_seconds
+    is_tried = prepared.is_present and options.measures_machine
+    for _ in range(MOST_TIMES):
+        planned = _found(found, _prepared_with(prepared, plan, options), candidate, best)
+        if planned is None:
+            return None
+        share = np.ones(prepared.problem.num_devices)
+        if plan.rank is not None:  # edges can't say all of a sequence
+            peaks = np.maximum(_peaks_in_order(planned), 1)
+            share = np.minimum(prepared.problem.usable_bytes() / peaks, 1.0)
+        if np.all(share >= 1.0):
+            if not is_tried or _runs(planned):
+                return planned
+            share *= LOST
+        memory = (problem.device_memory_bytes * share * NEAR).astype(np.int64)
+        problem = dataclasses.replace(problem, device_memory_bytes=memory)
+        until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
+        again = fitted(problem, candidate.device_of_op, may, until)
+        if again is None:
+            return None
+        plan = again
+    return None
 
 
 def _runs(planned: Found) -> bool:
-    """Whether the planned step finds room on its devices, with a little to spare.
-
-    An allocator loses some of its memory to gaps, in one run more than in another.
-    """
+    """Whether the planned step finds room on its devices: gaps take some, now more, now less."""
     prepared, placed = planned.prepared, _placed(planned)
     graphs = {NAME: prepared.placed_run_graph(placed.device_of_op)}
-    run, limits = prepared.training_run(), StepLimits()
-    peaks = measure_peaks(graphs, run, prepared.cluster, limits)[NAME]
+    peaks = measure_peaks(graphs, prepared.training_run(), prepared.cluster, StepLimits())[NAME]
     if isinstance(peaks, Infeasible):
         return peaks.reason != "memory"
     memory = {device.name: device.memory_bytes for device in prepared.cluster.devices}

@@ -373,17 +373,6 @@ def by_memory(problem: Problem, schedule: Schedule) -> IntArray:
     turn = np.empty(num_ops, dtype=np.int64)
     turn[np.lexsort((np.arange(num_ops), schedule.op_end, schedule.op_start))] = range(num_ops)
 
-    def freed_by(op: int) -> None:
-        """Notes which op frees what, once it is the only one left that reads it."""
-        for tensor in reads[op]:
-            left = readers[tensor]
-            left.discard(op)
-            if len(left) == 1:
-                (last,) = left
-                change[last] -= size[tensor]
-                if not waits_for[last]:
-                    heapq.heappush(ready, (change[last], turn[last], last))
-
     ready: list[tuple[float, int, int]] = []
     for tensor, ops in readers.items():
         if len(ops) == 1:
@@ -396,7 +385,14 @@ def by_memory(problem: Problem, schedule: Schedule) -> IntArray:
         if op in sequence:
             continue  # it was noted again with a smaller change
         sequence[op] = None
-        freed_by(op)
+        for tensor in reads[op]:
+            left = readers[tensor]
+            left.discard(op)
+            if len(left) == 1:  # it frees the tensor
+                (last,) = left
+                change[last] -= size[tensor]
+                if not waits_for[last]:
+                    heapq.heappush(ready, (change[last], turn[last], last))
         for target in behind[op]:
             waits_for[target] -= 1
             if not waits_for[target]:
