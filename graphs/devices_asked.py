@@ -25,8 +25,6 @@ def given_placement(
     means a device which the cluster lacks, or which has no kernel, counts as none (soft placement).
 
     Args:
-      flat: the graph.
-      built: its op graph.
       cluster: D devices.
       allowed: bool[N, D].
     """

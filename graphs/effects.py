@@ -22,11 +22,7 @@ from graphs.source_model import SourceModel
 
 
 def without_effects(graph_def: GraphDef) -> GraphDef:
-    """The graph, in which nothing acts outside of the process; itself where nothing does.
-
-    Args:
-      graph_def: any; it is not changed.
-    """
+    """A copy in which nothing acts outside of the process; the graph itself where nothing does."""
     if not any(_acting(nodes) for _, nodes in bodies(graph_def)):
         return graph_def
     cut = type(graph_def)()

@@ -58,7 +58,6 @@ def executor_of(
     """The executor of a calibrated cluster; None where transfers take nothing of the devices.
 
     Args:
-      cluster: the devices.
       op_types: [N].
       memory_share: f8[N] share [0, 1] of an op's time that it waits for memory; None for no op.
       op_turn: i4[N] the ops' places where a run listed them; None where that is not known. A

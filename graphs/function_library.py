@@ -11,6 +11,10 @@ MAX_CALL_DEPTH = 200
 MAX_OPS = 5_000_000
 """Of a graph whose calls are opened: forty functions that call each other twice are 2**40."""
 
+CONVERTS_WEIGHTS = "_tfplace_weights"
+"""The attribute of a call that puts weights into pieces, or makes them whole, where they aren't."""
+CUT = "_tfplace_cut"
+"""The attribute of what holds a piece of a variable: the axis, and in how many blocks it is cut."""
 KEPT_WHOLE = {
     "_XlaMustCompile": "compiled by XLA",
     "api_implements": "a function that TensorFlow may swap for another implementation",

@@ -87,11 +87,7 @@ class GraphView:
         return op if self.nodes[op].op in op_types.VARIABLES else ""
 
     def check_tensor(self, name: str, what: str) -> None:
-        """Checks that a tensor "op:i" or an op is in the main graph.
-
-        Raises:
-          FetchError: it is not.
-        """
+        """Raises FetchError unless a tensor "op:i" or an op is in the main graph."""
         op, _, index = name.partition(":")
         if op not in self.nodes:
             raise FetchError(
@@ -114,12 +110,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 def reached(starts: Iterable[Item], leads_to: Callable[[Item], Iterable[Item]]) -> dict[Item, None]:
-    """The starts and everything that they lead to, each once, in an order that is always the same.
-
-    Args:
-      starts: where to begin.
-      leads_to: what an item leads to directly.
-    """
+    """The starts and all that they lead to, each once, in an order that is always the same."""
     found = dict.fromkeys(starts)
     pending = list(found)
     while pending:

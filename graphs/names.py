@@ -44,11 +44,7 @@ def original_name(name: str) -> str:
 
 
 def parse_input(name: str) -> InputName:
-    """Takes an input name apart; see the module docstring for the forms.
-
-    Raises:
-      ValueError: the name has none of these forms.
-    """
+    """Takes an input name apart; ValueError: it has none of the forms in the module's docstring."""
     if name and ":" not in name and name[0] != "^":
         return InputName(name)
     if name.startswith("^"):

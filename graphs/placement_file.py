@@ -26,7 +26,6 @@ def read_placement(
     """Reads a placement file; ops that it doesn't name keep their device in `default`.
 
     Args:
-      path: the file.
       op_names: [N].
       device_names: [D].
       default: i4[N].
@@ -65,7 +64,6 @@ def beside_others(device_of_op: IntArray, graph: OpGraph, op_seconds: FloatArray
 
     Args:
       device_of_op: i4[N].
-      graph: its ops.
       op_seconds: f8[N, D].
 
     Returns:

@@ -159,8 +159,6 @@ def check_values(path: str, arrays: Arrays, sizes: Mapping[str, int]) -> None:
     """Checks arrays that have the dtypes and shapes of the contract.
 
     Args:
-      path: of the file.
-      arrays: all of them.
       sizes: {"N", "T", "D", ...: a number}.
 
     Raises:

@@ -25,8 +25,6 @@ def write_problem(path: str | Path | IO[bytes], problem: Problem, device_of_op: 
     """Writes a problem and a placement of it as .npz, to exactly this path, whole or not at all.
 
     Args:
-      path: the file, or an open one.
-      problem: what the simulator saw.
       device_of_op: i4[N] the best placement found.
 
     Raises:
@@ -133,7 +131,6 @@ def read_archive(path: str, wanted: Collection[str], doing: str) -> dict[str, np
     """The wanted arrays that are in an .npz; pickles are refused.
 
     Args:
-      path: the file.
       wanted: names of arrays; others are not read.
       doing: what an error's sentence begins with.
 

@@ -22,6 +22,7 @@ MetaGraphDef = Any  # a graph with its signatures, collections and how its varia
 SavedModelProto = Any  # MetaGraphDefs: the file `saved_model.pb`
 ObjectGraph = Any  # the objects of a SavedModel, which TensorFlow 2 loads
 SignatureDef = Any
+RepeatedNodes = Any  # of a proto, to which nodes are added in place
 Nodes = Mapping[str, NodeDef]  # by their names
 Library = Mapping[str, FunctionDef]
 Signatures = Mapping[str, SignatureDef]

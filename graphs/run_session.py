@@ -21,13 +21,7 @@ _RANDOM_SCALE = 0.05
 def initialize(
     session: Session, initialization: Initialization, variables: Sequence[Variable]
 ) -> None:
-    """Runs the init ops, restores the checkpoint, and gives the others their starting values.
-
-    Args:
-      session: with the graph that the names are of.
-      initialization: what to run and to feed.
-      variables: all of the graph.
-    """
+    """Runs the init ops, restores the checkpoint, and gives the others their starting values."""
     if initialization.init_ops:
         assets = {with_index(name): path for name, path in initialization.asset_feeds.items()}
         init_ops = [op_of(name) for name in initialization.init_ops]
@@ -49,9 +43,7 @@ def starting_values(
     values, the same in every variant of a graph.
 
     Args:
-      initialization: says which they are.
       specs: {name: (dtype, shape)} of the variables that are there.
-      seed: of the random ones.
     """
     values = {}
     saved = {name: key for name, key in initialization.saved_variables.items() if name in specs}
@@ -106,11 +98,7 @@ def write_variables(session: Session, values: Mapping[str, object]) -> None:
 
 
 def read_variables(session: Session, ops: Iterable[str]) -> dict[str, np.ndarray]:
-    """{variable op: value}.
-
-    Raises:
-      tf.errors.FailedPreconditionError: one has no value yet.
-    """
+    """{variable op: value}; tf.errors.FailedPreconditionError: one has no value yet."""
     reads = {}
     with session.graph.as_default(), session.graph.name_scope(ASSIGN_SCOPE):
         for op in ops:

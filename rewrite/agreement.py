@@ -78,8 +78,7 @@ def grown(value: np.ndarray, nudged: Sequence[np.ndarray], other: np.ndarray) ->
     Sums in another order err in many places, nudged runs only where they begin.
 
     Args:
-      value: of a run.
-      nudged: the same of runs that began a rounding error away.
+      nudged: values of runs that began a rounding error away.
       other: the same of a model that should compute it.
     """
     if _is_float(value) and not np.isfinite(value).all():
@@ -110,12 +109,7 @@ class WideAgreement:
     largest: float = 0.0
 
     def tolerance(self, value: np.ndarray, again: np.ndarray) -> float | None:
-        """How far another run may be apart; None where nothing can be said.
-
-        Args:
-          value: of the unsplit step.
-          again: the same of the nudged run.
-        """
+        """How far another run may be from a step and its nudged run; None: nothing can be said."""
         noise = most_apart(value, again)
         if value.dtype.kind not in "fc":
             return 0.0 if noise == 0 else None
@@ -151,7 +145,6 @@ def difference(
     """How two arrays differ; "" where they don't.
 
     Args:
-      whole: as it should be.
       other: what the parts are together.
       tolerance: how far floats may be apart, in the largest value of `whole` or `parts`.
       parts: what rounding errors come from, beside `whole`.

@@ -47,7 +47,6 @@ def emit(
     """Writes `source` with these devices; what lies on disk is for `prove_structure` to compare.
 
     Args:
-      source: the model as it was loaded.
       device_of_origin: {op of the run graph: device string}; all other ops get none.
       made: an empty directory, which becomes the SavedModel (see `output_dir`).
       extra_files: {name: content} for assets.extra/tfplace/ in it.
@@ -276,13 +275,10 @@ _HANDLE_OPS = frozenset({"VarHandleOp", "HashTableV2", "MutableHashTableV2"})
 
 
 def write_object_devices(meta_graph: MetaGraphDef) -> None:
-    """Sets the devices of variables and tables in the object graph from their handle ops.
+    """Sets the devices of variables and tables in the object graph, in place, from handle ops.
 
     Objects that no call of the main graph captures are matched by shared name where it is
     unique; the rest get no device.
-
-    Args:
-      meta_graph: MetaGraphDef with its placed graph; changed in place.
     """
     objects = meta_graph.object_graph_def.nodes
     for saved in objects:

@@ -36,7 +36,6 @@ def write_forms(made: Path, tags: frozenset[str], forms: frozenset[str]) -> None
     """Writes the forms of a model that `emit` has just written.
 
     Args:
-      made: the emitted SavedModel.
       tags: of the MetaGraphDef that was placed.
       forms: of FORMS. "graph_def": assets.extra/tfplace/graph.pb, the placed main graph with its
         functions. "cleared": assets.extra/tfplace/cleared/, the same SavedModel without a single

@@ -55,7 +55,6 @@ class ModelBuilder(contextlib.AbstractContextManager["ModelBuilder"]):
         """Begins to build; a second call for the same model does nothing, one for another anew.
 
         Args:
-          source: the model as it was loaded.
           folder: an empty directory for all that is made.
           without_values: whether to leave the variables' files out, so that nothing has to run.
         """

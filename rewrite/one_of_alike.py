@@ -40,7 +40,6 @@ class OneOfAlike:
         """All nodes as TensorFlow would have written them, had it imported all.
 
         Args:
-          given: the graph.
           imported: what was written of `graph_def`, and what was added to it; this comes last.
         """
         nodes = [given.node[number] for number in self.order]
@@ -60,7 +59,6 @@ def one_of_alike(
     """Leaves out of a graph what is like another op of it.
 
     Args:
-      graph_def: the graph.
       run: ops that are run in what stays, where everything that they read or wait for stays, too:
         what is alike has the same shapes, not the same values.
       named: ops that stay besides.

@@ -69,7 +69,6 @@ def place_graph(
     """Makes a GraphDef with exactly these devices and order; the input is left as it is.
 
     Args:
-      graph_def: the graph.
       device_of_origin: {op: device}; no other op has one afterwards.
       order: control edges between ops of one device; no others of an order are left.
       is_proven_later: whether `prove_structure` compares what is written to disk with the given
@@ -175,8 +174,6 @@ def check_rewrite(
     """Compares a GraphDef with what the passes made of it.
 
     Args:
-      given: the GraphDef before.
-      placed: the GraphDef after.
       device_of_origin: the devices asked for; every other op must have none.
       order: the order edges asked for; there must be no others.
 

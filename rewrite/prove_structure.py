@@ -59,7 +59,6 @@ def prove_structure(
 
     Args:
       source: the model as it was loaded; its files are read again.
-      emitted_dir: what `emit` has made of it.
       as_built: the saved_model.pb that was made of a model that is none, as it was before it was
         placed; None to make it anew.
       order: the control edges that were added; exactly these have to be there, each within one

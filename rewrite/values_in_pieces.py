@@ -32,15 +32,10 @@ _FILES = "variables"
 
 @dataclasses.dataclass(frozen=True)
 class Pieces:
-    """Variables in groups, and what gives each its value.
+    """Variables in groups, and what gives each its value."""
 
-    Attributes:
-      variables: the groups.
-      assign_of: {variable's op: the AssignVariableOp}.
-    """
-
-    variables: Sequence[Sequence[Variable]]
-    assign_of: Mapping[str, Operation]
+    variables: Sequence[Sequence[Variable]]  # the groups
+    assign_of: Mapping[str, Operation]  # {variable's op: the AssignVariableOp}
 
 
 def pieces_of(
@@ -52,8 +47,6 @@ def pieces_of(
     ops that are run has a state.
 
     Args:
-      graph: of TensorFlow's Python.
-      initialization: what gives them their values.
       variables: all of the graph.
     """
     how = initialization
@@ -83,7 +76,6 @@ def write_in_pieces(session: Session, pieces: Pieces, folder: Path) -> None:
 
     Args:
       session: with the graph of the pieces.
-      pieces: of all its variables.
       folder: of the SavedModel.
     """
     keys = checkpoint_keys([each for piece in pieces.variables for each in piece])

@@ -124,8 +124,6 @@ def verify(
     """Runs the given and the emitted model and compares.
 
     Args:
-      source: the model as it was loaded.
-      output_dir: what emit made of it.
       feeds: {tensor "op:i": array} of the run.
       tasks: of a cluster that has the devices; HERE for this process, where devices that are not
         there are replaced.

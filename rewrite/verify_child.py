@@ -220,7 +220,6 @@ class _Runner:
         """What a run gives.
 
         Args:
-          run: the run.
           num_steps: of fewer steps than it has; 0 for all.
           nudge: changes what is fed, and the variables' first values.
         """

@@ -32,6 +32,7 @@ FLOORS = (
 INSIDE = {
     "rewrite.split": (
         {"states"},
+        {"cut_variable"},
         {"effects", "split_step", "constant_folding", "float64", "node_writer"},
         {"functions", "list_facts"},
         {"shape_facts"},
@@ -39,6 +40,7 @@ INSIDE = {
         {"rules"},
         {"reading", "decide"},
         {"any_batch", "batch_norm"},
+        {"pieces"},
         {"building", "write"},
         {"summary"},
         {"prove"},

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from graphs.cluster import Cluster, Device
     from graphs.errors import TfplaceError
     from tfplace.api.commands import cluster, inspect, optimize, run, simulate
-    from tfplace.api.load import load
+    from tfplace.api.load import load, make_whole
     from tfplace.api.placed_step import PlacedStep, place
     from tfplace.report.report import Report
     from tfplace.simulation.simulated import Prediction
@@ -27,6 +27,7 @@ __all__ = [
     "cluster",
     "inspect",
     "load",
+    "make_whole",
     "optimize",
     "place",
     "run",
@@ -61,6 +62,7 @@ _HOMES = {
     "cluster": "tfplace.api.commands",
     "inspect": "tfplace.api.commands",
     "load": "tfplace.api.load",
+    "make_whole": "tfplace.api.load",
     "optimize": "tfplace.api.commands",
     "place": "tfplace.api.placed_step",
     "run": "tfplace.api.commands",

@@ -13,14 +13,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from graphs.errors import OutputError, TfplaceError
+from tfplace.commands import outcome
 from tfplace.commands.command_table import COMMANDS, Flag, run_command
-from tfplace.commands.outcome import (
-    EXIT_BAD_INPUT,
-    EXIT_DEFECT,
-    EXIT_INTERRUPTED,
-    EXIT_USAGE,
-    failed,
-)
 from tfplace.commands.parse import known_command, parse, verbosity_of
 from tfplace.commands.quiet import LOUD, NativeStderr, take_streams_as_they_are
 from tfplace.interruption import interruptible
@@ -65,15 +59,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"running out of this machine's memory ({error}); wanted more memory than there is: "
             "give a smaller --batch_size or model, or use a larger machine"
         )
-        return _fail(message, EXIT_BAD_INPUT, verbosity > 0)
+        return _fail(message, outcome.EXIT_BAD_INPUT, verbosity > 0)
     except KeyboardInterrupt:
-        return _fail("interrupted; nothing is left half-written", EXIT_INTERRUPTED, verbosity > 0)
+        return _fail(
+            "interrupted; nothing is left half-written", outcome.EXIT_INTERRUPTED, verbosity > 0
+        )
     except Exception as error:
         if full := _no_room(error):
             return _fail(_not_written(full), OutputError.exit_status, verbosity > 0)
         print(native_stderr.tail(), end="", file=sys.stderr)
         message = f"a defect of tfplace: {type(error).__name__}: {error}; please report it"
-        return _fail(message, EXIT_DEFECT, is_traced=True)
+        return _fail(message, outcome.EXIT_DEFECT, is_traced=True)
 
 
 def _dispatch(words: list[str]) -> int:
@@ -82,7 +78,7 @@ def _dispatch(words: list[str]) -> int:
             print(command_help(known_command(words[1])))
         else:
             print(overview())
-        return 0 if words else EXIT_USAGE
+        return 0 if words else outcome.EXIT_USAGE
     if words[0] == "--version":
         from tfplace.version import __version__
 
@@ -113,7 +109,7 @@ def _not_written(error: OSError) -> str:
 def _fail(message: str, status: int, is_traced: bool) -> int:
     if is_traced:
         traceback.print_exc()
-    return failed(message, status)
+    return outcome.failed(message, status)
 
 
 def overview() -> str:

@@ -120,23 +120,14 @@ def optimize(
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """One run, from the search on.
+    """One run, from the search on."""
 
-    Attributes:
-      options: all of them.
-      progress: is told what goes on.
-      phases: knows since when the command runs.
-      builder: makes a SavedModel of a graph in `scratch`.
-      scratch: a folder of this run's.
-      end: by when all should be over, in seconds since the command began.
-    """
-
-    options: OptimizeOptions
-    progress: Progress
-    phases: Phases
-    builder: ModelBuilder
-    scratch: Path
-    end: float
+    options: OptimizeOptions  # all of them
+    progress: Progress  # is told what goes on
+    phases: Phases  # knows since when the command runs
+    builder: ModelBuilder  # makes a SavedModel of a graph in `scratch`
+    scratch: Path  # a folder of this run's
+    end: float  # by when all should be over, in seconds since the command began
 
     def search(
         self, prepared: PreparedModel, trained: Checkpoint | None, held: HeldRuns | None

@@ -42,10 +42,6 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
     Of n branches of a conditional each one's tensors count as 1 / n of their bytes where they move
     to other devices, because only the branch that runs sends any. What its ops allocate counts in
     full.
-
-    Args:
-      flat: topologically ordered single ops.
-      properties: dtypes, shapes and bytes of all outputs.
     """
     nodes = flat.graph_def.node
     edges = _edges(nodes, flat.after_of_node)
@@ -92,23 +88,15 @@ class _Tensors:
     """The T tensors that leave their op, sorted by op, node and output.
 
     An op's control tensor comes after its other tensors.
-
-    Attributes:
-      node: i8[T] index of the node that makes it.
-      output: i4[T] which of its outputs; -1 for control.
-      num_bytes: i8[T].
-      shape: i4[T, 4] as OpGraph.tensor_shape.
-      row_of_output: i8[outputs of all nodes] index of the tensor that an output is.
-      control_row: i8[N] index of each op's control tensor.
     """
 
-    node: LongArray
-    output: IntArray
-    num_bytes: LongArray
-    shape: IntArray
+    node: LongArray  # i8[T] index of the node that makes it
+    output: IntArray  # i4[T] which of its outputs; -1 for control
+    num_bytes: LongArray  # i8[T]
+    shape: IntArray  # i4[T, 4] as OpGraph.tensor_shape
     first_output: LongArray
-    row_of_output: LongArray
-    control_row: LongArray
+    row_of_output: LongArray  # i8[outputs of all nodes] index of the tensor that an output is
+    control_row: LongArray  # i8[N] index of each op's control tensor
 
 
 def _edges(nodes: Sequence[NodeDef], after_of_node: Mapping[str, Sequence[str]]) -> GraphEdges:

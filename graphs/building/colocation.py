@@ -37,8 +37,6 @@ def colocation_pairs(
     """Pairs of nodes, by their index, that must share a device.
 
     Args:
-      nodes: NodeDefs of a flat graph.
-      edges: between them.
       outputs: theirs; the dtype "resource" marks handles.
     """
     index = {node.name: number for number, node in enumerate(nodes)}
@@ -85,7 +83,6 @@ def with_lists_together(
 
     Args:
       flat: M nodes.
-      properties: of its tensors.
       op_of_node: i4[M].
       group: i4[N] the groups without; -1 for ops in none.
     """

@@ -33,21 +33,13 @@ class StepEnd:
 
 
 def without_implied(graph: OpGraph) -> OpGraph:
-    """The graph without the control edges for which there is a longer way.
-
-    Args:
-      graph: its ops are in a topological order.
-    """
+    """The graph without the control edges for which there is a longer way."""
     is_implied = _is_implied(graph, np.flatnonzero(_is_control(graph)))
     return _with_uses(graph, ~is_implied)
 
 
 def step_end(graph: OpGraph) -> StepEnd:
-    """What waits for a step's end by control edges, and for which ops.
-
-    Args:
-      graph: its ops are in a topological order.
-    """
+    """What waits for a step's end by control edges, and for which ops."""
     waits = _waits_at_the_end(graph)
     source, target = graph.tensor_producer[graph.use_tensor], graph.use_op
     outside = _is_control(graph) & waits[target] & ~waits[source]

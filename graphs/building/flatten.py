@@ -41,7 +41,6 @@ def flatten(
     """Opens all function calls of a run and prunes what the run does not need.
 
     Args:
-      graph_def: the run graph.
       feeds: fed tensors of the run graph.
       fetches: tensors "op:i" and ops "op" of the run graph.
       open_conditionals: whether conditionals that TensorFlow lowers are opened, too.

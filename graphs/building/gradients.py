@@ -18,11 +18,7 @@ _GRAD = "_grad"
 
 
 def forward_ops(op_names: Sequence[str]) -> IntArray:
-    """i4[N]: the forward op of each gradient op; -1 for all others.
-
-    Args:
-      op_names: [N] unique, call paths.
-    """
+    """i4[N]: the forward op of each gradient op; -1 for all others. Names [N] are call paths."""
     index = {name: i for i, name in enumerate(op_names)}
     forward = np.full(len(op_names), -1, dtype=np.int32)
     for i, name in enumerate(op_names):

@@ -12,11 +12,7 @@ _REFERENCE = 100  # more than its own has the DataType number of a reference
 
 
 def op_definition(op_type: str, node_name: str = "") -> OpDef:
-    """TensorFlow's OpDef.
-
-    Raises:
-      ModelError: this TensorFlow doesn't know the op.
-    """
+    """TensorFlow's OpDef; ModelError: this TensorFlow doesn't know the op."""
     from tensorflow.python.framework import op_def_registry
 
     definition = op_def_registry.get(op_type)

@@ -7,14 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphs import op_types
-from graphs.building.conditionals import (
-    Boundary,
-    boundary_names,
-    branches_of,
-    calls_back,
-    has_nothing_to_place,
-    why_not_lowered,
-)
+from graphs.building import conditionals
 from graphs.building.op_outputs import output_offsets, signature_of
 from graphs.building.raw_node import (
     NOT_OF_THE_MODEL,
@@ -27,7 +20,7 @@ from graphs.building.raw_node import (
 )
 from graphs.errors import ModelError
 from graphs.flat_graph import Origin
-from graphs.function_library import called_function, kept_whole
+from graphs.function_library import CONVERTS_WEIGHTS, called_function, kept_whole
 from graphs.names import data_inputs, free_name, with_index
 from graphs.protos import FunctionDef, Library, NodeDef
 
@@ -79,6 +72,9 @@ class CallOpener:
 
     def _add(self, name: str, raw: RawNode, body: Body) -> None:
         """Adds a node that stands in `body` under its flat name, opened where it can be."""
+        if CONVERTS_WEIGHTS in raw.node.attr:  # it does nothing but in the first step
+            self.raw[name] = dataclasses.replace(raw, node=no_op(name), inputs=[])
+            return
         callee = called_function(raw.node, self.library)
         reason = ""
         if callee is not None:
@@ -100,9 +96,9 @@ class CallOpener:
 
     def _open_conditional(self, name: str, raw: RawNode, body: Body) -> None:
         """Adds the raw nodes of a conditional of path `name` that stands in `body`."""
-        branches = branches_of(raw.node)
+        branches = conditionals.branches_of(raw.node)
         inner = dataclasses.replace(body, share=body.share / len(branches), conditional=name)
-        boundary = Boundary(name, raw, branches, inner.share)
+        boundary = conditionals.Boundary(name, raw, branches, inner.share)
         self.raw.update(boundary.switches())
         outputs: list[list[str]] = []
         effects: list[str] = []
@@ -133,13 +129,15 @@ class CallOpener:
         """Why a conditional of `body` stays one unit; empty for one that is opened."""
         if not self.open_conditionals:
             return "a conditional that the training step made for the run has rewritten"
-        if reason := why_not_lowered(raw.node, self.library):
+        if reason := conditionals.why_not_lowered(raw.node, self.library):
             return f"a conditional that TensorFlow runs as functions: {reason}"
-        if has_nothing_to_place(raw.node, self.library):
+        if conditionals.has_nothing_to_place(raw.node, self.library):
             return "a conditional of constants and assertions"
-        if calls_back(raw.node, body.calls, self.library):
+        if conditionals.calls_back(raw.node, body.calls, self.library):
             return "a conditional that ends a recursion"
-        if any(path in body.paths for path in boundary_names(raw.origin.node, raw.node)):
+        if any(
+            path in body.paths for path in conditionals.boundary_names(raw.origin.node, raw.node)
+        ):
             return "a conditional whose ops would take names of other ops"
         return ""
 

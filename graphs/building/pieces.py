@@ -114,7 +114,6 @@ def opened_call(
 
     Args:
       graph_def: empty; a call of the function is added.
-      function: its name.
       library: where it is, and what it calls.
       given: what its arguments are.
     """

@@ -118,9 +118,6 @@ def infer(flat: FlatGraph) -> TensorProperties:
     Args:
       flat: the graph; its devices and colocation wishes are ignored.
 
-    Returns:
-      Properties of all outputs of all nodes.
-
     Raises:
       ModelError: TensorFlow can't import the graph: the feeds' shapes contradict it.
     """
@@ -344,11 +341,7 @@ def num_elements(shape: Shape) -> int:
 
 
 def possible_bytes(num_bytes: int, node: NodeDef) -> int:
-    """The number itself, of a tensor or variable that a node makes.
-
-    Raises:
-      ModelError: no machine can hold it.
-    """
+    """The number itself, of a tensor or variable of a node; ModelError: no machine can hold it."""
     if num_bytes > MOST_BYTES:
         raise ModelError(
             f"inferring tensor shapes: op {node.name!r} ({node.op}) makes {num_bytes:.2g} bytes; "

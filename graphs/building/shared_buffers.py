@@ -46,9 +46,6 @@ def shared_outputs(
     its own terms, beside what the one before it holds.
 
     Args:
-      nodes: NodeDefs.
-      edges: between them.
-      outputs: of the nodes.
       fed_or_fetched: tensors and ops; the caller of the step has what these tensors lie in.
       hands_on: bool[nodes] see `handing_on`.
     """

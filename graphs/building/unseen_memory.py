@@ -37,8 +37,6 @@ def fill_lists(
     once. Where a size or how often the loop runs isn't known, the elements count as nothing.
 
     Args:
-      flat: the graph.
-      properties, outputs: of its nodes.
       shares: i8[O] as OpGraph.tensor_shares, of outputs; it is changed.
 
     Returns:

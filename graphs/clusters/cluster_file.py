@@ -15,14 +15,7 @@ import re
 from collections.abc import Mapping
 
 from graphs.cluster import COMMUNICATION_RULES, Cluster, Device, Interval, TransferWork
-from graphs.clusters.hosts import (
-    BUSY_FIELD,
-    HOSTS_KEYS,
-    links_of,
-    repeated_on_hosts,
-    require_sensible,
-    require_together,
-)
+from graphs.clusters import hosts
 from graphs.clusters.json_values import (
     count_of,
     number_of,
@@ -38,7 +31,7 @@ from graphs.protos import Json, JsonObject
 
 _CLUSTER_SECONDS = ("step_overhead_seconds", "fetch_seconds")
 CLUSTER_KEYS = (
-    *("name", "communication", "devices", "links", "default_link", "origin", *HOSTS_KEYS),
+    *("name", "communication", "devices", "links", "default_link", "origin", *hosts.HOSTS_KEYS),
     *(*_CLUSTER_SECONDS, "taught"),
 )
 DEVICE_KEYS = tuple(
@@ -57,11 +50,7 @@ _TAUGHT_WANTED = (
 
 
 def read_cluster(path: str) -> Cluster:
-    """Reads a cluster file.
-
-    Raises:
-      ClusterError: the file can't be read, is no JSON, or says something that can't be.
-    """
+    """Reads a cluster file; ClusterError: it can't be read, is no JSON, or says what can't be."""
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
         return cluster_from_json(_from_text(text))
@@ -122,7 +111,9 @@ def cluster_to_json(cluster: Cluster) -> dict[str, Json]:
 def _busy_to_json(work: TransferWork | None, source: int, target: int) -> dict[str, float]:
     if work is None:
         return {}
-    return {key: float(getattr(work, field)[source, target]) for key, field in BUSY_FIELD.items()}
+    return {
+        key: float(getattr(work, field)[source, target]) for key, field in hosts.BUSY_FIELD.items()
+    }
 
 
 def cluster_from_json(value: Json) -> Cluster:
@@ -150,15 +141,15 @@ def cluster_from_json(value: Json) -> Cluster:
         if device_names.count(device_name) > 1:
             raise ClusterError(f"device {device_name!r} stands there twice; names have to differ")
     for device in devices:
-        require_sensible(device)
-    require_together(devices)
+        hosts.require_sensible(device)
+    hosts.require_together(devices)
     origin = text_of("the cluster", value, "origin", "")
     if origin and _ORIGIN.fullmatch(origin) is None:
         raise ClusterError(
             f"the cluster's 'origin' is {origin!r}; wanted what was calibrated: local, workers:N, "
             "gpu_split:N or tf_config"
         )
-    latency, rate, work = links_of(value, device_names)
+    latency, rate, work = hosts.links_of(value, device_names)
     overhead, fetch = (
         number_of("the cluster", value, key, 0.0, zero=True) for key in _CLUSTER_SECONDS
     )
@@ -167,7 +158,7 @@ def cluster_from_json(value: Json) -> Cluster:
         name, communication, devices, latency, rate, origin, overhead, fetch, work, taught
     )
     if "hosts" in value:
-        return repeated_on_hosts(host, value)
+        return hosts.repeated_on_hosts(host, value)
     if "host_link" in value:
         raise ClusterError("there is a 'host_link', but no 'hosts'; say how many hosts there are")
     return host

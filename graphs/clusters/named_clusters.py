@@ -33,11 +33,7 @@ def names() -> tuple[str, ...]:
 
 
 def named(name: str) -> Cluster:
-    """The named cluster.
-
-    Raises:
-      ClusterError: there is none of that name.
-    """
+    """The named cluster; ClusterError: there is none of that name."""
     if name not in names():
         raise ClusterError(
             f"looking up cluster {name!r}: there is none{did_you_mean(name, names())} "

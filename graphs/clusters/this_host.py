@@ -41,11 +41,7 @@ def this_cpu(name: str, num_cores: int) -> Device:
 
 
 def local_gpus(count: int) -> list[Device]:
-    """This host's GPUs, as many as TensorFlow sees.
-
-    Raises:
-      ClusterError: their figures can't be read.
-    """
+    """This host's GPUs, as many as TensorFlow sees; ClusterError: their figures can't be read."""
     gpus = [device for device in list_devices() if device.properties.type == "GPU"]
     if len(gpus) != count:
         raise ClusterError(

@@ -145,8 +145,6 @@ def ask_child(
       module: its `main` takes the `Parent`.
       request: what can be pickled.
       timeout_seconds: from the request to the end of the child, which is killed then.
-      memory_bytes: as for `AskedChild.ask`.
-      environment: as for `start_process`.
 
     Raises:
       ChildError: see AskedChild.answer.

@@ -99,8 +99,6 @@ def start_child(
     Args:
       module: its `main` calls `connect_to_parent` first.
       arguments: what follows the pipe in its argv.
-      directory: as for `start_process`.
-      environment: as for `start_process`.
       needs_tensorflow: whether it imports TensorFlow, so that it is forked by a process that has.
     """
     ours, theirs = Pipe(duplex=True)
@@ -158,8 +156,6 @@ def start_process(
     """Starts `python -m module ARGUMENTS` in a process that dies with the thread that calls this.
 
     Args:
-      module: what runs.
-      arguments: its argv.
       directory: the working directory; packages called `graphs` or `rewrite` may lie in the
         user's own, so that by default it is the root.
       environment: variables beside those of `child_environment`.

@@ -64,11 +64,7 @@ class ForkedProcess:
             return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its returncode.
-
-        Raises:
-          subprocess.TimeoutExpired: it did not end within so many seconds.
-        """
+        """Its returncode; subprocess.TimeoutExpired: it did not end within so many seconds."""
         end = None if timeout is None else time.monotonic() + timeout
         with self._lock:
             while self.returncode is None:
@@ -153,10 +149,6 @@ class ForkServer:
         """A child that runs `module`, with the pipe's number in it before the other arguments.
 
         Args:
-          module: what runs.
-          arguments: its argv behind the pipe.
-          directory: where it runs.
-          environment: all of its variables.
           pipe: a descriptor that it gets.
           stderr: the descriptor that it writes its complaints to.
 

@@ -74,11 +74,7 @@ def warn_of_other_users(why: str) -> None:
 
 
 def enter(where: str) -> None:
-    """Enters the network that VARIABLE holds; before the first thread of a process begins.
-
-    Raises:
-      OSError: the kernel refuses.
-    """
+    """Enters the network of VARIABLE, before the first thread; OSError: the kernel refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
     for descriptor in [os.open(path, os.O_RDONLY) for path in where.split(":")]:
         if libc.setns(descriptor, 0):

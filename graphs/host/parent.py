@@ -74,7 +74,6 @@ def connect_to_parent(
     """Opens the pipe, in a child, which loads the op libraries that its parent has loaded.
 
     Args:
-      argv: the child's arguments.
       uses_gpus: whether TensorFlow sees this host's GPUs in it.
 
     Returns:

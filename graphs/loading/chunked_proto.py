@@ -16,11 +16,7 @@ _TYPES = {"uint64": 4, "uint32": 13, "int64": 3, "int32": 5, "bool": 8, "string"
 
 
 def read_chunked(path: str, content: bytes, message: Message) -> Message:
-    """Fills `message` from the content of a .cpb file and returns it.
-
-    Raises:
-      ModelError: the file is damaged or cut off.
-    """
+    """Fills `message` from a .cpb file's content and returns it; ModelError: damaged or cut off."""
     from google.protobuf import message as protobuf
 
     records = read_records(content, path)

@@ -28,7 +28,6 @@ def made_consistent(
 
     Args:
       graph_def: the flat run graph.
-      properties: the shapes of its tensors.
       feeds: what is fed; shapes complete.
       arrays: {tensor: array} made up one by one.
     """

@@ -127,9 +127,7 @@ def names_of_inputs(
     """{name: tensor}: an input's names are its op, its tensor, and its argument in a signature.
 
     Args:
-      specs: what a run is fed.
       signature: the run's own, if it has one; its arguments go before those of others.
-      all_signatures: of the model.
     """
     known: dict[str, str] = {}
     for candidate in [*all_signatures.values(), *([signature] if signature else [])]:

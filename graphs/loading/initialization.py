@@ -51,8 +51,6 @@ def with_saved_variables(
 
     Args:
       start: as `of_saved_model` gives it, its files whole.
-      view: the main graph.
-      meta_graph: what it came in.
     """
     if not start.checkpoint_prefix or not meta_graph.HasField("object_graph_def"):
         return start

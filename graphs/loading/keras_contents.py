@@ -126,11 +126,7 @@ def _is_plain_or_keras(function: FunctionDef) -> bool:
 
 
 def member_text(archive: zipfile.ZipFile, name: str) -> bytes:
-    """A member of an archive that isn't much larger than its file.
-
-    Raises:
-      UnsafeError: it unpacks to more.
-    """
+    """A member of an archive, not much larger than its file; UnsafeError: it unpacks to more."""
     size = sum(each.file_size for each in archive.infolist())
     _require_size(size, os.path.getsize(str(archive.filename)))
     return archive.read(name)
@@ -149,7 +145,6 @@ def require_own_weights(file: str | IO[bytes], num_bytes: int) -> None:
 
     Args:
       file: a path or an open binary file; what is no HDF5 file is left to Keras.
-      num_bytes: of the file.
     """
     import h5py
 
@@ -183,7 +178,6 @@ def limited_weights(framework: ModuleType, num_bytes: int) -> Iterator[None]:
 
     Args:
       framework: Keras 3 or tf_keras.
-      num_bytes: of the file.
     """
     left = _LEAST_BYTES + _MOST_TIMES * num_bytes
     layer, add_weight = framework.layers.Layer, framework.layers.Layer.add_weight

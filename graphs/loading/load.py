@@ -47,7 +47,6 @@ def load(path: str | os.PathLike[str], options: LoadOptions | None = None) -> So
     Args:
       path: a GraphDef or MetaGraphDef (binary or text), a SavedModel directory or the file in
         it, or a Keras file.
-      options: what the user said about the run.
 
     Raises:
       ModelError: the file is no model, is damaged, or nothing in it can be run.
@@ -217,7 +216,6 @@ def require_whole(path: str, initialization: Initialization) -> None:
     The bytes of the variables are counted, not read; wrong values show when the model runs.
 
     Args:
-      path: of the model, for messages.
       initialization: what is restored, and the files that ops read.
 
     Raises:

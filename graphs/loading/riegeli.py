@@ -193,11 +193,7 @@ def highway_hash(data: bytes) -> bytes:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """TensorFlow's shared library, which is loaded already.
-
-    Raises:
-      ModelError: this build of TensorFlow does not export the functions that are needed.
-    """
+    """TensorFlow's shared library, loaded already; ModelError: it lacks the functions needed."""
     import tensorflow as tf
 
     for path in sorted(glob.glob(os.path.join(tf.sysconfig.get_lib(), "libtensorflow_framework*"))):

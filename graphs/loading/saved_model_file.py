@@ -27,7 +27,6 @@ def choose_meta_graph(
     """The MetaGraphDef with exactly `tags`; without tags the only one, or the one for serving.
 
     Args:
-      saved_model: the SavedModel proto.
       tags: as the user gave them; may be empty.
       path: of the model, for the error.
 
@@ -122,7 +121,6 @@ def asset_feeds(
     """{tensor: path of the asset file} of the assets that are there.
 
     Args:
-      meta_graph: what declares them.
       directory: of the SavedModel.
       needed: ops that run when it is loaded.
 
@@ -152,11 +150,7 @@ def missing_assets(meta_graph: MetaGraphDef, directory: str) -> list[str]:
 
 
 def _declared_assets(meta_graph: MetaGraphDef, directory: str) -> dict[str, tuple[str, str]]:
-    """{tensor: (name, path)} of all assets that a MetaGraphDef declares.
-
-    Raises:
-      ModelError: one lies outside of the model.
-    """
+    """{tensor: (name, path)} of all assets; ModelError: one lies outside of the model."""
     assets = list(meta_graph.asset_file_def)
     if not assets and _ASSETS_COLLECTION in meta_graph.collection_def:
         from tensorflow.core.protobuf import meta_graph_pb2

@@ -72,11 +72,7 @@ class ModelFile:
 
 
 def sniff(path: str | os.PathLike[str]) -> ModelFile:
-    """Reads a model of any kind.
-
-    Raises:
-      ModelError: nothing is there, it can't be read, or it is no model.
-    """
+    """Reads a model of any kind; ModelError: nothing is there, it can't be read, or is no model."""
     path = os.fspath(path)
     if path != path.encode(errors="replace").decode():
         raise ModelError(

@@ -73,14 +73,7 @@ def _is_trained(variable: Variable) -> bool:
 def _differentiated(
     flat: FlatGraph, trained: Sequence[Variable]
 ) -> tuple[GraphDef, tuple[str, ...], int]:
-    """Adds loss, gradients and updates to a flat graph.
-
-    Returns:
-      The graph, what to fetch, and how many variables are updated.
-
-    Raises:
-      _NoStepError: TensorFlow can't differentiate it.
-    """
+    """The graph with a step's ops, its fetches, and how many variables it updates."""
     import tensorflow as tf
 
     graph = tf.Graph()

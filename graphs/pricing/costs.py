@@ -139,10 +139,7 @@ def price(
     counts as moving its inputs and outputs once, and as not covered.
 
     Args:
-      flat: single ops.
-      properties: dtypes, shapes and bytes of all their outputs.
       op_of_node: i4[nodes] the op that each node is in.
-      cluster: the devices.
       asked: what `node_work` says of the graph, where that is known already.
 
     Returns:
@@ -219,7 +216,6 @@ def kernel_seconds(
     Args:
       flops, memory_bytes: f8[K].
       launches: bool[K] whether it launches a kernel on a GPU.
-      device: where.
       kernels: KERNEL[K]; None of what has a class: that only moves its bytes.
     """
     peak = flops_per_second(device)

@@ -157,7 +157,6 @@ def gpu_seconds(
       flops: f8[K].
       moving: f8[K] seconds that the kernel's bytes take at the memory's nominal rate.
       kernels: KERNEL[K].
-      rates: of the GPU.
       peak: its fp32 flops per second.
       cores: its multiprocessors.
     """

@@ -47,7 +47,6 @@ def self_attention(network: Network, states: Tensor, bias: Tensor, batch_size: i
     """Multi-head scaled dot-product attention (Vaswani et al., 2017), without dropout.
 
     Args:
-      network: what it is built into.
       states: f4[B·T, H].
       bias: added to the scores: f4, broadcast to [B, heads, T, T]; 0 or very negative.
       batch_size: B.

@@ -69,7 +69,6 @@ def _gates(network: Network, grouped: Tensor, num_experts: int) -> tuple[Tensor,
     """Top-2 gating with capacity (GShard, algorithm 1, with the second expert always asked).
 
     Args:
-      network: what it is built into.
       grouped: states f4[G, S, H], G groups of S tokens.
       num_experts: E, at least 2.
 

@@ -87,8 +87,6 @@ class Network:
         """A resource variable in the current name scope.
 
         Args:
-          name: its name below the scope.
-          shape: its dimensions.
           initial: makes the initial value, or the constant that fills it.
           trainable: whether the optimizer changes it.
 

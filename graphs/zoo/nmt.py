@@ -21,11 +21,7 @@ _FIRST_RESIDUAL_LAYER = 2
 
 
 def build(settings: Mapping[str, int]) -> Network:
-    """The training graph; parts are the LSTM layers, encoder before decoder.
-
-    Raises:
-      UsageError: num_layers is odd.
-    """
+    """The training graph; parts are LSTM layers, encoder first; UsageError: num_layers is odd."""
     num_layers = settings["num_layers"]
     if num_layers % 2:
         raise UsageError(

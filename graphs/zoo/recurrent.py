@@ -37,15 +37,7 @@ class LstmCell:
     def __call__(
         self, inputs: Sequence[Tensor], state: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """One time step.
-
-        Args:
-          inputs: f4[B, n] each, concatenated.
-          state: (c, h) after the step before.
-
-        Returns:
-          (c, h) after this step.
-        """
+        """One time step, of inputs f4[B, n] that are concatenated; states are (c, h)."""
         c, h = state
         z = tf.nn.bias_add(tf.matmul(tf.concat([*inputs, h], 1), self._kernel), self._bias)
         i, j, f, o = tf.split(z, 4, axis=1)

@@ -19,7 +19,6 @@ def planned_model(source: SourceModel, plan: MemoryPlan) -> SourceModel:
 
     Args:
       source: the model, its step split or as it came; it has the step itself, and stays as it is.
-      plan: of its graph.
     """
     return _changed(source, lambda graph_def: with_plan(graph_def, plan))
 
@@ -64,11 +63,7 @@ def _changed(source: SourceModel, change: Callable[[GraphDef], GraphDef]) -> Sou
 
 
 def check_planned(given: SourceModel, planned: SourceModel) -> int:
-    """Proves that two models differ in nothing but ops that run again; returns how many do.
-
-    Raises:
-      RewriteError: they do.
-    """
+    """Returns how many ops run again; RewriteError: the models differ in more than these."""
     if given.saved_model_dir:
         pair = (given.meta_graph_def.graph_def, planned.meta_graph_def.graph_def)
     else:

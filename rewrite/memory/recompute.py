@@ -59,11 +59,7 @@ class MemoryPlan:
 
 
 def with_plan(graph_def: GraphDef, plan: MemoryPlan) -> GraphDef:
-    """A copy of a graph in which these ops run again.
-
-    Raises:
-      RewriteError: the plan is not of this graph.
-    """
+    """A copy of a graph in which these ops run again; RewriteError: the plan is not of it."""
     planned = type(graph_def)()
     planned.CopyFrom(graph_def)
     body = dict(bodies(planned))
@@ -119,10 +115,7 @@ def has_plan(graph_def: GraphDef) -> bool:
 
 
 def check_plan(given: GraphDef, planned: GraphDef) -> int:
-    """Proves that a graph computes what another one does: but for copies they are equal.
-
-    Returns:
-      How many copies there are.
+    """Proves that a graph computes what another one does, equal but for copies; returns how many.
 
     Raises:
       RewriteError: an op reads something else, a copy is none of its original, or may not be.

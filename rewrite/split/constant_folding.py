@@ -166,7 +166,6 @@ def may_run(
     """Whether an op is pure and small enough to be evaluated beforehand.
 
     Args:
-      node: the op.
       dtypes, shapes: of its outputs.
       most_integers: that one of them may have.
     """

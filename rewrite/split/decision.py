@@ -86,17 +86,11 @@ Answer = Split | StayWhole
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DecidedGraph:
-    """What becomes of a graph: of a step, or of a function that a split op runs.
+    """What becomes of a graph: of a step, or of a function that a split op runs."""
 
-    Attributes:
-      facts: what is known of its tensors.
-      answer_of_op: {op: what becomes of it}.
-      state_of_tensor: {"op:i": state}.
-    """
-
-    facts: Facts
-    answer_of_op: Mapping[str, Answer]
-    state_of_tensor: Mapping[str, State]
+    facts: Facts  # what is known of its tensors
+    answer_of_op: Mapping[str, Answer]  # {op: what becomes of it}
+    state_of_tensor: Mapping[str, State]  # {"op:i": state}
 
     def read_as(self, tensor: str, need: State) -> State:
         """The state in which a reader that needs this one gets a tensor.
@@ -109,17 +103,11 @@ class DecidedGraph:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DecidedFunction(DecidedGraph):
-    """What becomes of a function that a split op runs.
+    """What becomes of a function that a split op runs."""
 
-    Attributes:
-      body: the function.
-      results: the state in which each output is handed on.
-      outer: of the graph in which a conditional or a call runs it.
-    """
-
-    body: Body
-    results: Sequence[State]
-    outer: Facts | None = None
+    body: Body  # the function
+    results: Sequence[State]  # the state in which each output is handed on
+    outer: Facts | None = None  # of the graph in which a conditional or a call runs it
 
     def __eq__(self, other: object) -> bool:
         """Whether the same becomes of the same ops, be it at another batch size."""
@@ -171,17 +159,11 @@ def _with_states(answer: Split, states: Sequence[State]) -> Split:
 
 @dataclasses.dataclass(frozen=True)
 class AskedShape:
-    """What a run has to feed for an input, though the model says less.
+    """What a run has to feed for an input, though the model says less."""
 
-    Attributes:
-      shape: that the step was decided for.
-      axes: which of its sizes have to be these.
-      any_rank: whether the model leaves open how many there are.
-    """
-
-    shape: Sequence[int]
-    axes: Sequence[int]
-    any_rank: bool
+    shape: Sequence[int]  # that the step was decided for
+    axes: Sequence[int]  # which of its sizes have to be these
+    any_rank: bool  # whether the model leaves open how many there are
 
 
 MOST_BYTES = 1 << 15

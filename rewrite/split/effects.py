@@ -66,7 +66,6 @@ def uses_of_variables(
     """{variable: its readers that are wanted and may be changed}, {variable: what may write it}.
 
     Args:
-      flat: the step with its calls opened.
       is_wanted: whether a reader of a variable's handle is one of those.
     """
     variable_of = {

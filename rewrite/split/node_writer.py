@@ -14,15 +14,10 @@ from graphs.protos import DType, GraphDef, NodeDef, Nodes
 
 @dataclasses.dataclass(frozen=True)
 class TakenNames:
-    """What a model has beside its step: names that nothing of a split step may take.
+    """What a model has beside its step: names that nothing of a split step may take."""
 
-    Attributes:
-      ops: of the graph that the split step is written into.
-      functions: of its library.
-    """
-
-    ops: Collection[str] = ()
-    functions: Collection[str] = ()
+    ops: Collection[str] = ()  # of the graph that the split step is written into
+    functions: Collection[str] = ()  # of its library
 
 
 class NodeWriter:
@@ -54,7 +49,6 @@ class NodeWriter:
 
         Args:
           op: its type.
-          name: its name.
           inputs: "op:i" and "^op".
           types: {attribute: dtype}.
         """
@@ -148,9 +142,7 @@ def wants_known_width(
     and so may the diagonal.
 
     Args:
-      node: an op.
       number: a function from an input's name to its value, None where a run decides.
-      nodes: {name: NodeDef} of the step.
     """
     if node.op not in _DIAGONALS:
         return False

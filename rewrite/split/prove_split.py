@@ -92,11 +92,7 @@ def prove_split(
     """Proves a split step: op by op, by its structure, and by runs of two whole steps.
 
     Args:
-      flat: the unsplit step.
-      decisions: what became of each op.
       step: the split step, before it is placed.
-      num_shards: M.
-      limits: of time and memory.
       feeds: {tensor: array} to run with; None for random ones that fit.
       ops: what was proven of its ops; None to prove it here.
       tables: what fills the steps' tables.
@@ -108,7 +104,7 @@ def prove_split(
         ops = prove_ops(flat, decisions, num_shards, limits.op_seconds, limits.memory_bytes)
     try:
         joints = prove_sizes(flat, decisions, step, num_shards, limits.op_seconds / 2)
-        require_state_order(flat, step)
+        require_state_order(flat, step, decisions.pieces)
     except RewriteError as error:
         run = "not run: its structure is wrong"
         return SplitProof(ops, None, run, [*ops.differing, str(error)])

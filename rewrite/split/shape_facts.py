@@ -34,7 +34,6 @@ def one_op(asked: bytes, given: tuple[Known, ...]) -> _Found:
 
     Args:
       asked: its NodeDef, of no name and inputs.
-      given: what its inputs are.
     """
     import tensorflow as tf
 
@@ -66,17 +65,11 @@ def one_op(asked: bytes, given: tuple[Known, ...]) -> _Found:
 
 
 class Returned(NamedTuple):
-    """What a branch of a conditional returns.
+    """What a branch of a conditional returns."""
 
-    Attributes:
-      facts: of the branch.
-      tensors: of it, one for each output of the conditional.
-      states: theirs.
-    """
-
-    facts: "Facts"
-    tensors: Sequence[str]
-    states: Sequence[State]
+    facts: "Facts"  # of the branch
+    tensors: Sequence[str]  # of it, one for each output of the conditional
+    states: Sequence[State]  # theirs
 
 
 class Facts(TensorFacts):

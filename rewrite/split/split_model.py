@@ -1,6 +1,8 @@
 """Splits a model's step along its batch: from a model to a model that holds both steps."""
 
 import dataclasses
+import hashlib
+import os
 from collections.abc import Collection, Mapping, Sequence
 
 from graphs import op_types
@@ -23,6 +25,8 @@ from rewrite.split.decide.decide import Decisions, decide
 from rewrite.split.decision import Answer, Split
 from rewrite.split.functions import Bodies
 from rewrite.split.node_writer import TakenNames
+from rewrite.split.pieces.choose import PiecesChooser
+from rewrite.split.pieces.open_sizes import with_open_sizes
 from rewrite.split.prove.ops.op_case import operations_of
 from rewrite.split.reading.batch_axes import apart, candidates, small_batches, told_axes
 from rewrite.split.reading.merge_reads import gathers_of_reads, merge_reads
@@ -84,6 +88,7 @@ class StepToSplit:
         sums_in_turn: bool = False,
         place_of_shard: Sequence[Place] = (),
         left_whole: Collection[str] = (),
+        cuts_weights: bool = False,
     ) -> SplitModel:
         """Splits it.
 
@@ -92,20 +97,25 @@ class StepToSplit:
           batch_axes: {input: which axis is its batch}, as far as the user named them.
           sums_in_turn, place_of_shard: see Decisions.
           left_whole: see decide.
+          cuts_weights: whether weights are cut into M pieces, instead of the batch into M parts.
 
         Raises:
           UsageError: the step can't be split into so many parts, or is not in the model.
         """
         source, own = self.source, _own_graph(self.source)
         readings = self._read(own, batch_axes, place_of_shard)
-        flat, decisions = readings.best(num_shards, frozenset(left_whole))
+        if cuts_weights:
+            flat, decisions = readings.in_pieces(num_shards)
+        else:
+            flat, decisions = readings.best(num_shards, frozenset(left_whole))
         decisions = dataclasses.replace(
             decisions, sums_in_turn=sums_in_turn, place_of_shard=place_of_shard
         )
         name = whole_name(source)
         advice = f"run the unsplit step{name and f', signature {name}'}"
         taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
-        step = build_step(flat, decisions, num_shards, advice, taken)
+        key = "tfplace/" + hashlib.sha256(os.path.abspath(source.path).encode()).hexdigest()[:16]
+        step = build_step(flat, decisions, num_shards, advice, taken, key)
         split = written(source, own, flat, step, readings.outputs)
         return SplitModel(
             given=source,
@@ -124,13 +134,18 @@ class StepToSplit:
         batch_axes: Mapping[str, int] | None = None,
         place_of_shard: Sequence[Place] = (),
         left_whole: Collection[str] = (),
+        num_pieces: int = 0,
     ) -> Decisions:
         """What would become of each op, into however many shards it were split.
+
+        With `num_pieces` it is the weights that are cut, into so many.
 
         Raises:
           UsageError: the step can't be split, or is not in the model.
         """
         readings = self._read(_own_graph(self.source), batch_axes, place_of_shard)
+        if num_pieces:
+            return readings.in_pieces(num_pieces)[1]
         return readings.best(2, frozenset(left_whole))[1]
 
     def _read(
@@ -152,11 +167,7 @@ class StepToSplit:
 def told_batch_axes(
     source: SourceModel, feeds: Sequence[TensorSpec], batch_axes: Mapping[str, int]
 ) -> dict[str, int]:
-    """{fed tensor: axis} of what the user named.
-
-    Raises:
-      UsageError: a name is no input's, or an axis is none of its axes.
-    """
+    """{fed tensor: axis} of what the user named; UsageError: there is no such input, or axis."""
     return told_axes(feeds, batch_axes, names_of_run(source, feeds))
 
 
@@ -258,13 +269,10 @@ class _Readings:
             small = small_batches(self.fused, self._properties, batch, axes)
             self._axes += [(size, axes) for size in small]
         self._decided: dict[tuple[int, frozenset[str]], _Decided] = {}
+        self._in_pieces: dict[int, _Decided] = {}
 
     def best(self, num_shards: int, left_whole: frozenset[str]) -> _Decided:
-        """The reading that splits most, of those with so large a batch.
-
-        Raises:
-          UsageError: there is none.
-        """
+        """The reading that splits most, with so large a batch; UsageError: there is none."""
         possible = [i for i, (batch, _) in enumerate(self._axes) if batch >= num_shards]
         if 0 not in possible:  # more entries than the batch has lie along another batch, or nowhere
             possible = [i for i in possible if 0 in self._axes[i][1].values()]
@@ -278,6 +286,28 @@ class _Readings:
         if not decisions.num_left_whole and not any(_has_copies(answer) for answer in answers):
             raise self._nothing(num_shards, decisions)
         return flat, decisions
+
+    def in_pieces(self, num_pieces: int) -> _Decided:
+        """The step with its weights in so many pieces.
+
+        Raises:
+          UsageError: no weight can be cut so.
+        """
+        if num_pieces in self._in_pieces:
+            return self._in_pieces[num_pieces]
+        flat, whole = self.fused, dict.fromkeys(self.outputs, AN_OUTPUT)
+        chooser = PiecesChooser(flat, self._properties, num_pieces, whole, self._bodies)
+        decisions = chooser.found()
+        if decisions is None:
+            raise NothingToSplitError(
+                f"cutting the step's weights into {num_pieces} pieces: found none of which a piece "
+                "saves more than it has others send; wanted --cut=batch, or --shards=1"
+            )
+        if self._open_axes:
+            decisions = with_open_sizes(flat, decisions, self._open_axes, whole, self._bodies)
+        asked = asked_of_feeds(flat.feeds, self._declared, self._open_axes, decisions.open_axes)
+        self._in_pieces[num_pieces] = flat, dataclasses.replace(decisions, asked_of_feed=asked)
+        return self._in_pieces[num_pieces]
 
     def _worth(self, number: int) -> tuple[int, bool, float]:
         """The more is taken of what the model takes, and the more work is split, the better."""

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from graphs.protos import GraphDef
+from rewrite.split.cut_variable import CutVariable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +22,7 @@ class SplitStep:
       num_joins: tensors whose parts are joined.
       num_sums: tensors whose terms are combined.
       num_cuts: whole tensors that are cut into parts.
+      pieces: {VarHandleOp of a variable in pieces: how it is cut, the VarHandleOps of its pieces}.
     """
 
     graph_def: GraphDef
@@ -30,3 +32,6 @@ class SplitStep:
     num_joins: int
     num_sums: int
     num_cuts: int
+    pieces: Mapping[str, tuple[CutVariable, Sequence[str]]] = dataclasses.field(
+        default_factory=dict
+    )

@@ -19,17 +19,11 @@ AN_OUTPUT = "it is an output of the step"
 
 @dataclasses.dataclass(frozen=True)
 class WholeBecause:
-    """Ops of one type that stay whole for one reason, although they read something split.
+    """Ops of one type that stay whole for one reason, although they read something split."""
 
-    Attributes:
-      op_type: as TensorFlow calls it.
-      count: how many there are.
-      reason: why they stay whole.
-    """
-
-    op_type: str
-    count: int
-    reason: str
+    op_type: str  # as TensorFlow calls it
+    count: int  # how many there are
+    reason: str  # why they stay whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,8 +104,6 @@ def split_work(flat: FlatGraph, decisions: Decisions, asked: NodeWork) -> SplitW
     """Where a step's floating-point operations lie.
 
     Args:
-      flat: the unsplit step.
-      decisions: what becomes of each op.
       asked: what its nodes compute; a loop counts with what is inside it.
     """
     times = 1.0 if asked.times is None else asked.times

@@ -173,9 +173,6 @@ def stages_of(
     """The stages that a search with this algorithm runs, one after another.
 
     Args:
-      name: an algorithm's.
-      instance: the problem.
-      seed: of its random choices.
       incumbent: the best baseline i4[N], which "auto" goes on from; the others start afresh.
       trained: what --policy names, or None; then `name` is its algorithm.
       is_simulated: whether the evaluator is the simulator.
@@ -200,8 +197,6 @@ def policy_of(name: str, instance: Instance, seed: int, start: IntArray | None) 
 
     Args:
       name: not "auto", which has several.
-      instance: the problem.
-      seed: of its random choices.
       start: the best placement so far i4[N], for algorithms that go on from one.
     """
     return {**ALGORITHMS, **STAGES}[name](instance, seed, start)

@@ -88,7 +88,6 @@ def example_call(function: Callable[..., Structure], example_args: Structure) ->
     """What `example_args` means for a function.
 
     Args:
-      function: its signature says how arguments are bound.
       example_args: positional arguments, or {name: value}.
 
     Raises:

@@ -43,6 +43,7 @@ class ModelFlags(TypedDict, total=False):
     keep_devices: bool
     free_gradients: bool
     shards: int | str
+    cut: str
     batch_axis: Sequence[str]
     cost_cache: bool
     cost_cache_dir: str
@@ -91,8 +92,6 @@ def flag_values(
     to feed are an .npz.
 
     Args:
-      command: its name.
-      arguments: its positional arguments.
       given: {flag: value}; None stands for the default, a sequence for a flag given several times.
 
     Raises:

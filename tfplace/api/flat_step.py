@@ -70,7 +70,6 @@ class FlatStep:
         """The tensors of a call, of the example's dtypes, whatever their shapes.
 
         Args:
-          call: its arguments.
           casts: whether floats of other dtypes are cast, as Keras does itself, but not to fewer
             than 32 bits, where large ones would be infinite. A function might compute in their
             own dtype, which is another result.

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +12,9 @@ import tensorflow as tf
 from graphs.errors import UsageError
 from graphs.protos import KerasModel, KerasObject, Structure, TfVariable
 from tfplace.api.example_call import Call, open_batch
+
+if TYPE_CHECKING:
+    from tfplace.api.placed_step import PlacedStep
 
 
 def is_keras_model(step: object) -> bool:
@@ -148,7 +152,6 @@ def _packed(x: Structure, y: Structure, sample_weight: Structure) -> Structure:
 # `model.fit` with a placed step: Keras' own loop, callbacks and validation around it.
 
 
-Pairs = Mapping[int, tuple[TfVariable, TfVariable]]
 _FITTING = "fitting a model with a placed step"
 _HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 _COMPILED = {
@@ -159,8 +162,7 @@ _COMPILED = {
 
 def fit(
     model: KerasModel,
-    step: Callable[..., Structure],
-    pairs: Pairs,
+    step: "PlacedStep",
     arguments: Sequence[object],
     keywords: Mapping[str, object],
 ) -> KerasObject:
@@ -172,13 +174,7 @@ def fit(
     set any of them.
 
     Args:
-      model: tf_keras or Keras 3.
-      step: the placed step.
-      pairs: {id of an original variable: (the original, the placed one)}, growing.
       arguments, keywords: of model.fit.
-
-    Returns:
-      What model.fit returns.
 
     Raises:
       UsageError: model.fit doesn't take such arguments, or would train without the placed step.
@@ -188,7 +184,7 @@ def fit(
     except TypeError as error:
         raise UsageError(f"{_FITTING}: {error}; wanted the arguments of model.fit") from None
     given = _callbacks(bound.arguments.get("callbacks"))
-    training = _Training(model, step, pairs, any(map(_has_batch_hooks, given)))
+    training = _Training(model, step, any(map(_has_batch_hooks, given)))
     bound.arguments["callbacks"] = [*given, training.callback()]
     with training.in_place():
         history = model.fit(*bound.args, **bound.kwargs)
@@ -246,10 +242,8 @@ def _is_of_keras(method: object) -> bool:
 class _Training:
     """One call of fit."""
 
-    def __init__(
-        self, model: KerasModel, step: Callable[..., Structure], pairs: Pairs, has_hooks: bool
-    ) -> None:
-        self._model, self._step, self._pairs = model, step, pairs
+    def __init__(self, model: KerasModel, step: "PlacedStep", has_hooks: bool) -> None:
+        self._model, self._step = model, step
         self._has_hooks = has_hooks  # callbacks between two executions
         self._has_begun = True  # an epoch, or all of it, whose first step is yet to come
         self.has_trained = False
@@ -319,11 +313,7 @@ class _Training:
         return batch
 
     def _begin(self, *_: object) -> None:
-        """Before an epoch.
-
-        Raises:
-          UsageError: the placed step wouldn't run in it.
-        """
+        """Before an epoch; UsageError: the placed step wouldn't run in it."""
         if self._model.train_function != self._run:
             raise UsageError(
                 f"{_FITTING}: the model has made another train function, so that it would train "
@@ -333,13 +323,13 @@ class _Training:
         self._has_begun = True
 
     def _to_placed(self) -> None:
-        for original, placed in list(self._pairs.values()):
+        for original, placed in zip(self._step.originals, self._step.variables, strict=True):
             placed.assign(original)
 
     def _to_model(self) -> None:
         """Not while a step is traced, which asks for the metrics, too."""
         if self._has_run and tf.executing_eagerly():
-            for original, placed in list(self._pairs.values()):
+            for original, placed in zip(self._step.originals, self._step.variables, strict=True):
                 original.assign(placed)
             self._has_run = False
 

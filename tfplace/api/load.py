@@ -1,12 +1,14 @@
 """`tfplace.load`: an emitted model with its variables where they were placed."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from graphs.errors import ClusterError, ModelError
-from graphs.function_library import bodies
+from graphs.function_library import CONVERTS_WEIGHTS, CUT, bodies
 from graphs.loading.sniff import sniff
-from graphs.protos import Trackable
+from graphs.protos import Operation, Tensor, TfFunction, Trackable
+from rewrite.split.cut_variable import CutVariable
+from rewrite.split.states import Sharded
 from tfplace.measurement.device_name import DeviceKey, device_key
 from tfplace.measurement.presence import WORKER_JOB
 
@@ -43,6 +45,67 @@ def load(
     model = _load(os.path.abspath(path) if os.path.exists(path) else path, tags)
     local_workers.keep_for(model)
     return model
+
+
+def make_whole(model: Trackable, functions: Sequence[TfFunction] = ()) -> int:
+    """Puts weights together that a placed model has in pieces, as before saving or reading them.
+
+    A step with its weights in pieces (`--cut=weights`) leaves the model's own variables empty. All
+    other functions of the model put them together themselves, and the next step cuts them again.
+
+    Args:
+      model: as `load` or tf.saved_model.load gives it.
+      functions: of the model; all of its signatures where none is given.
+
+    Returns:
+      How many variables were in pieces.
+    """
+    functions = functions or list(model.signatures.values())
+    pieces = [each for function in functions for each in _in_pieces(function)]
+    return sum(_made_whole(*each) for each in pieces)
+
+
+def _in_pieces(function: TfFunction) -> Iterator[tuple[Tensor, Sequence[Operation]]]:
+    """The handle of each variable that a function has in pieces, and the ops that hold these."""
+    graph = function.graph
+    given = dict(zip(map(id, graph.internal_captures), function.captured_inputs, strict=True))
+    calls = [op for op in graph.get_operations() if CONVERTS_WEIGHTS in op.node_def.attr]
+    pieces = [op for op in graph.get_operations() if CUT in op.node_def.attr]
+    for call in calls if pieces else ():
+        # A load has put a number behind the name that the piece was given.
+        of = {name: op for op in pieces for name in _begins(op.get_attr("shared_name"))}
+        names = [of[name.decode()] for name in call.get_attr(CONVERTS_WEIGHTS)]
+        count = len(names) // len(call.inputs)
+        for number, tensor in enumerate(call.inputs):
+            yield given[id(tensor)], names[number * count : (number + 1) * count]
+
+
+def _begins(name: bytes) -> tuple[str, str]:
+    return name.decode(), name.decode().rpartition("_load_")[0]
+
+
+def _made_whole(handle: Tensor, pieces: Sequence[Operation]) -> bool:
+    import tensorflow as tf
+
+    ops, dtype = tf.raw_ops, pieces[0].get_attr("dtype")
+    if tf.size(ops.ReadVariableOp(resource=handle, dtype=dtype)) > 0:
+        return False
+    handles = []
+    for op in pieces:
+        with tf.device(op.device):
+            name = op.get_attr("shared_name")
+            shape = op.get_attr("shape")
+            handles.append(ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=name))
+    axis, outer = pieces[0].get_attr(CUT)
+    parts = [ops.ReadVariableOp(resource=each, dtype=dtype) for each in handles]
+    (*shape,) = parts[0].shape
+    size, shape[axis] = shape[axis], shape[axis] * len(parts)
+    names = tuple(op.name for op in pieces)
+    cut = CutVariable(dtype, tuple(shape), Sharded(axis, outer, size // outer), names)
+    ops.AssignVariableOp(resource=handle, value=cut.joined(parts, tf.experimental.numpy))
+    for each in handles:
+        ops.AssignVariableOp(resource=each, value=tf.zeros([0], dtype))
+    return True
 
 
 def _load(path: str, tags: str | Sequence[str] | None) -> Trackable:

@@ -87,12 +87,13 @@ class PlacedStep:
 
     @property
     def variables(self) -> tuple[TfVariable, ...]:
-        """The placed variables, in the order of `originals`."""
+        """The placed variables, in the order of `originals`; weights in pieces are put together."""
+        self._placings.make_whole()
         return tuple(placed for _, placed in self._placings.placed_of.values())
 
     def sync(self) -> None:
         """Assigns the placed variables' values to the originals: before saving or evaluating."""
-        for original, placed in self._placings.placed_of.values():
+        for original, placed in zip(self.originals, self.variables, strict=True):
             original.assign(placed)
         self._is_ahead.assign(False)
 
@@ -120,7 +121,7 @@ class PlacedStep:
                 "and load other weights after that if you mean these"
             )
         try:
-            return fit(self._model, self, self._placings.placed_of, args, keywords)
+            return fit(self._model, self, args, keywords)
         finally:
             self._is_ahead.assign(False)
 
@@ -211,11 +212,7 @@ def place(
 
 
 def _callable(step: object) -> Callable[..., Structure]:
-    """The step itself.
-
-    Raises:
-      UsageError: it can't be called.
-    """
+    """The step itself; UsageError: it can't be called."""
     if callable(step):
         return step  # type: ignore[no-any-return]
     raise UsageError(

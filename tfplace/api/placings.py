@@ -25,7 +25,7 @@ from tfplace.algorithms.placers.legal import completed
 from tfplace.api.example_call import Call, open_where_unlike
 from tfplace.api.flags import OptimizeFlags, flag_values
 from tfplace.api.flat_step import TRAIN, FlatStep, Shapes, shapes_of
-from tfplace.api.load import load
+from tfplace.api.load import load, make_whole
 from tfplace.commands.from_flags import optimize_options
 from tfplace.measurement.device_name import device_key
 from tfplace.optimizing import optimize
@@ -73,9 +73,7 @@ class Placings:
         """Places it.
 
         Args:
-          function: a tf.function.
           call: example arguments; None where its input signature says all.
-          flags: those of `optimize`.
           openings: what more than a call's shapes it is traced for, and what differs in a later
             call, as Keras does: the first of these that it can be traced for.
         """
@@ -83,6 +81,7 @@ class Placings:
         self._function, self._flags = function, _on_logical_devices(flags)
         self._openings = openings
         self._all: list[Placing] = []
+        self._last: Placing | None = None
         self.first = self._traced(call)
         self.placed_of: dict[int, tuple[TfVariable, TfVariable]] = {}
         self._of_shapes: dict[tuple[FlatStep, Shapes], Placing] = {}
@@ -123,7 +122,6 @@ class Placings:
 
         Args:
           form: as `form_of` has it.
-          call: its arguments.
           fed: its tensors, as `form.fed` has them.
 
         Raises:
@@ -148,6 +146,9 @@ class Placings:
           UsageError, VerificationError: as `of`.
         """
         placing = self.of(form, call, fed)
+        if placing is not self._last:  # each has the weights in pieces of its own
+            self.make_whole()
+            self._last = placing
         inputs = {f"input_{number}": tensor for number, tensor in enumerate(fed)}
         try:
             return placing.flat.packed(placing.run(**inputs))
@@ -158,6 +159,11 @@ class Placings:
         whole = dataclasses.replace(placing, run=placing.whole, whole=None)
         self._of_shapes[form, shapes_of(fed)] = whole
         return whole.flat.packed(whole.run(**inputs))
+
+    def make_whole(self) -> None:
+        """Puts weights together that the placing which ran last has in pieces; not in a trace."""
+        if self._last is not None and tf.executing_eagerly():
+            make_whole(self._last.loaded, [self._last.run])
 
     def _again(self, call: Call, found: str, wanted: str) -> Placing:
         """Places it for another call, too."""
@@ -224,7 +230,10 @@ class Placings:
             placed = os.path.join(folder, f"placed_{shards}")
             chosen = self._chosen(flat, placed)
             chosen["shards"] = shards
+            if shards > 1 and split is not None and split["weights"]:
+                chosen["cut"] = "weights"
             if shards == 1:
+                chosen.pop("cut", None)
                 chosen["batch_axis"] = []
             try:
                 with _options(given, chosen, flat.arrays(flat.fed(call))) as options:

@@ -173,8 +173,6 @@ def window_bound(
     """The best window by the given weights, in seconds, improved by weights of its own.
 
     Args:
-      classes: seconds of ops.
-      graph: the ops' units and bytes.
       head: f8[N] least seconds before an op's start.
       tail: f8[N] least seconds after an op's end.
       weights: each is tried on all windows.

@@ -90,7 +90,6 @@ def soonest_ends(
     """f8[N, K]: no schedule of any placement ends op n on a device of class k earlier.
 
     Args:
-      classes: devices and seconds of the relaxed problem.
       edges: forward ones; with backward ones go reversed rows of seconds and groups.
       group: i8[N] colocation groups, -1 for none.
       enclosed: of a chain of these edges.

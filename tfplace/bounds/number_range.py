@@ -61,8 +61,6 @@ def prices_of(roles: Sequence[Role], steps: Sequence[StepRoles], batch: int) -> 
 
     Args:
       roles: [R].
-      steps: of so many numbers of shards.
-      batch: entries of the batch.
     """
     known: dict[int, FloatArray] = {}
     for step in steps:
@@ -213,7 +211,6 @@ def copies_bound(copies: Copies, roles: StepRoles) -> float:
     """Seconds of every placement, at least; inf where it is proven that none can run.
 
     Args:
-      copies: what its ops take.
       roles: of a step of as many shards, or of more; of fewer, where copies' tensors have no bytes.
     """
     step = copies.step

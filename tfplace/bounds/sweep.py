@@ -10,31 +10,18 @@ from tfplace.bounds.relaxation import DeviceClasses, Edges
 
 
 class Sweep(NamedTuple):
-    """The relaxed problem, and how soon the ops visited so far can end.
+    """The relaxed problem, and how soon the ops visited so far can end."""
 
-    Attributes:
-      row: i8[N+1] of Edges.
-      source: i8[E] of Edges.
-      cost: f8[E] of Edges.
-      seconds: f8[N, K] of each op on each class.
-      least: f8[N] the least of them.
-      slots: f8[K] of one device of a class.
-      num_devices: i8[K] of a class.
-      group: i8[N] colocation group, -1 for none.
-      end: f8[N, K] filled in: no schedule ends the op sooner on a device of this class.
-      soonest: f8[N] filled in: the least of them.
-    """
-
-    row: LongArray
-    source: LongArray
-    cost: FloatArray
-    seconds: FloatArray
-    least: FloatArray
-    slots: FloatArray
-    num_devices: LongArray
-    group: LongArray
-    end: FloatArray
-    soonest: FloatArray
+    row: LongArray  # i8[N+1] of Edges
+    source: LongArray  # i8[E] of Edges
+    cost: FloatArray  # f8[E] of Edges
+    seconds: FloatArray  # f8[N, K] of each op on each class
+    least: FloatArray  # f8[N] the least of them
+    slots: FloatArray  # f8[K] of one device of a class
+    num_devices: LongArray  # i8[K] of a class
+    group: LongArray  # i8[N] colocation group, -1 for none
+    end: FloatArray  # f8[N, K] filled in: no schedule ends the op sooner on a device of this class
+    soonest: FloatArray  # f8[N] filled in: the least of them
 
 
 def new_sweep(classes: DeviceClasses, edges: Edges, group: LongArray) -> Sweep:

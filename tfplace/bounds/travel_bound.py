@@ -82,8 +82,6 @@ def travel_bound(
 
     Args:
       classes: seconds of ops, those of all copies where an op stands for several.
-      problem: who uses what.
-      sharing: of the same.
       head: f8[N] least seconds before an op's start.
       tail: f8[N] least seconds after an op's end.
       is_direct: whether what is shared goes straight to all that share it; else it may be handed on

@@ -75,10 +75,8 @@ def baseline_candidates(
     One that is expected to end after the budget, or comes after Ctrl-C, is not tried and says so.
 
     Args:
-      instance: the problem.
       evaluator: the simulator.
       budget_seconds: of the whole search; annealing gets a small share of it.
-      seed: for annealing.
       max_trials: of the whole search; None for no limit.
 
     Raises:

@@ -36,7 +36,6 @@ def choose(
 
     Args:
       candidates: with the names "given" and "single" among them.
-      problem: what they place.
       unsplit: the baselines of the step as it came, where `problem` is split and both are known:
         it was slower, so what is chosen is compared with them alone.
 
@@ -103,10 +102,7 @@ def confirmed(
     """The choice after real runs: a placement that is not clearly faster is not kept.
 
     Args:
-      choice: by prediction.
-      candidates: as for `choose`.
       measured: real runs of given, single and the choice.
-      problem: what the candidates place.
       is_timed: whether earlier real runs have chosen.
     """
     if choice.verdict != "placed" and measured.verdict != SLOWER:

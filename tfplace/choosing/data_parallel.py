@@ -88,7 +88,6 @@ def data_parallel_baseline(
 
     Args:
       prepared: the problem that is searched, split or not.
-      options: what it was prepared from.
       seconds: what timing the ops of a step that has to be split for it may take; none, and it is
         left out.
       corrected: makes another problem one of the machine as real runs have shown it.
@@ -127,11 +126,7 @@ def _is_split_for_all(prepared: PreparedModel) -> bool:
 
 
 def _on_the_same_devices(problem: Problem, searched: PreparedModel) -> Problem:
-    """The problem on the devices that --max_devices chose for the one that is searched.
-
-    Raises:
-      ConstraintError: an op of the split step can lie on none of them.
-    """
+    """The problem on devices chosen by --max_devices; ConstraintError: an op can lie on none."""
     if searched.unlimited is None:
         return problem
     return limited_to(problem, working_devices(searched.problem).tolist())

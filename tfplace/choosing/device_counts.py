@@ -63,7 +63,6 @@ def reserved(problem: Problem, budget_seconds: float, max_trials: int | None) ->
     """What of a search's limits `on_fewer_devices` gets for each number: nothing, or enough.
 
     Args:
-      problem: what is placed.
       budget_seconds, max_trials: of the whole search; None for no limit.
     """
     num_counts = max(len(device_counts(problem)) - 1, 1)
@@ -86,10 +85,7 @@ def on_fewer_devices(
     """The best placement found on 1, 2, 4, ... devices, but not on all of them.
 
     Args:
-      problem: what is placed.
-      known: placements that were found.
       limits: of annealing for each number; with NONE nothing is annealed.
-      seed: of annealing.
     """
     found = list[Candidate]()
     for count in device_counts(problem)[:-1]:
@@ -191,10 +187,7 @@ def found_on_fewer(
     """The best placements found on a quarter and on half of the devices, and the trials of it.
 
     Args:
-      instance: what is placed on all devices.
-      known: placements that were found.
       limits: of the whole search; nothing is searched where a share of them is too little.
-      seed: of annealing.
     """
     most = len(working_devices(instance.problem))
     found, num_trials = list[Candidate](), 0

@@ -51,15 +51,10 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 
 @dataclasses.dataclass(frozen=True)
 class ProblemAlone:
-    """A problem of any graph, without a model.
+    """A problem of any graph, without a model."""
 
-    Attributes:
-      problem: what is placed.
-      given: i4[N] the placement that came with it, which may be one that can't run.
-    """
-
-    problem: Problem
-    given: IntArray
+    problem: Problem  # what is placed
+    given: IntArray  # i4[N] the placement that came with it, which may be one that can't run
 
     @functools.cached_property
     def instance(self) -> Instance:
@@ -142,11 +137,7 @@ def find_placement(
     """Tries the baselines, then searches on from the best of them, all within one budget.
 
     Args:
-      prepared: the problem.
-      options: algorithm, evaluator, limits and seed.
       trained: what --policy names, or None.
-      folder: where the search is kept, or None.
-      progress: is told what goes on.
       earlier: what a shorter search of the same problem has found, which this one goes on from.
       known: placements to begin with besides.
       stages: of the search, by the baselines; those of the algorithm, from the best that is known,

@@ -5,16 +5,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from graphs import machine_numbers
 from graphs.cluster import Interval
-from graphs.machine_numbers import (
-    LATENCY,
-    RATE,
-    SPEED,
-    START,
-    corrected_problem,
-    numbers_of,
-    taught_theta,
-)
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
 from tfplace.simulation.simulator import Simulator
@@ -51,11 +43,11 @@ class ForwardModel:
           is_believed: whether the machine is still taken to be so.
         """
         self.problem = problem
-        self.numbers = numbers_of(problem)
+        self.numbers = machine_numbers.numbers_of(problem)
         self._arguments = problem, dispatch, taught
         self._dispatch = dispatch
         self._spread_share = spread_share
-        self._of_problem, deviation = taught_theta(self.numbers, taught or {})
+        self._of_problem, deviation = machine_numbers.taught_theta(self.numbers, taught or {})
         self.has_been_taught = bool(taught) and is_believed
         self._as_taken = self._of_problem if is_believed else np.zeros(len(self.numbers))
         self._deviation = deviation if is_believed else np.full(len(deviation), np.inf)
@@ -84,7 +76,9 @@ class ForwardModel:
         own = np.diag([number.spread**2 for number in self.numbers])
         type_of = dict(zip(self.problem.device_names, self.problem.device_types, strict=True))
         kinds = [
-            type_of.get(number.name.removeprefix(SPEED)) if number.name.startswith(SPEED) else None
+            type_of.get(number.name.removeprefix(machine_numbers.SPEED))
+            if number.name.startswith(machine_numbers.SPEED)
+            else None
             for number in self.numbers
         ]
         alike = [[one is not None and one == other for other in kinds] for one in kinds]
@@ -101,7 +95,7 @@ class ForwardModel:
 
     def with_slower_links(self, factor: float) -> FloatArray:
         """θ of the machine as taken but for its links."""
-        of_links = {LATENCY: np.log(factor), RATE: -np.log(factor)}
+        of_links = {machine_numbers.LATENCY: np.log(factor), machine_numbers.RATE: -np.log(factor)}
         moved = np.array([of_links.get(number.name, 0.0) for number in self.numbers])
         return np.asarray(self.as_taken + moved)
 
@@ -111,7 +105,7 @@ class ForwardModel:
 
     def corrected(self, problem: Problem, theta: FloatArray) -> Problem:
         """Another problem of the same devices, taken the same way, on the machine of θ."""
-        return corrected_problem(problem, self.numbers, theta, self._of_problem)
+        return machine_numbers.corrected_problem(problem, self.numbers, theta, self._of_problem)
 
     def seconds(self, theta: FloatArray, placements: IntArray) -> FloatArray:
         """f8[P] predicted steps of i4[P, N] on the machine of θ, as a clock would show them."""
@@ -122,4 +116,4 @@ class ForwardModel:
     def _start(self, theta: FloatArray) -> float:
         """What a step takes to be started; what the problem takes it to be is known already."""
         numbers = zip(self.numbers, theta.tolist(), strict=True)
-        return sum(number.value(t) for number, t in numbers if number.name == START)
+        return sum(number.value(t) for number, t in numbers if number.name == machine_numbers.START)

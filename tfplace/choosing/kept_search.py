@@ -51,11 +51,7 @@ def kept_search(
 
 
 def _priced_as_kept(prepared: PreparedModel, folder: SearchFolder) -> PreparedModel:
-    """The same with the ops' costs of the search's first run.
-
-    Raises:
-      CheckpointError: they are damaged.
-    """
+    """The same with the op costs of the search's first run; CheckpointError: they are damaged."""
     op_seconds = folder.costs(prepared.problem.op_seconds)
     return dataclasses.replace(
         prepared,

@@ -16,28 +16,18 @@ PLACED = "placed"
 
 @dataclasses.dataclass(frozen=True)
 class MeasuredStep:
-    """One placement of a round.
+    """One placement of a round."""
 
-    Attributes:
-      name: how it was found.
-      predicted_seconds: by the simulator, before the round corrected it.
-      measured_seconds: the median of its runs; None where it could not run.
-    """
-
-    name: str
-    predicted_seconds: float
-    measured_seconds: float | None
+    name: str  # how it was found
+    predicted_seconds: float  # by the simulator, before the round corrected it
+    measured_seconds: float | None  # the median of its runs; None where it could not run
 
 
 @dataclasses.dataclass(frozen=True)
 class Tried(MeasuredStep):
-    """A placement that real runs decided about, before the winner was compared with the others.
+    """A placement that real runs decided about, before the winner was compared with the others."""
 
-    Attributes:
-      why: it won or lost.
-    """
-
-    why: str
+    why: str  # it won or lost
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,19 +72,12 @@ LEAST_MISS = 0.03
 
 @dataclasses.dataclass(frozen=True)
 class Corrections:
-    """A machine as real runs have shown it.
+    """A machine as real runs have shown it."""
 
-    Attributes:
-      model: predicts.
-      theta: f8[K] the most plausible machine.
-      covariance: f8[K, K] how well that is known.
-      missed: share by which it misses steps that were measured.
-    """
-
-    model: ForwardModel
-    theta: FloatArray
-    covariance: FloatArray
-    missed: float = LEAST_MISS
+    model: ForwardModel  # predicts
+    theta: FloatArray  # f8[K] the most plausible machine
+    covariance: FloatArray  # f8[K, K] how well that is known
+    missed: float = LEAST_MISS  # share by which it misses steps that were measured
 
     @classmethod
     def unknown(cls, model: ForwardModel) -> "Corrections":

@@ -51,10 +51,8 @@ def solve(
     """Searches a placement; the best so far after the first Ctrl-C.
 
     Args:
-      problem: what is placed.
       given: i4[N] the placement that came with it, which may be one that can't run.
       options: algorithm, limits and seed; real runs are none of it.
-      progress: is told what goes on.
 
     Raises:
       ConstraintError: pins, colocation and kernels leave an op no device.

@@ -20,17 +20,11 @@ from tfplace.choosing.device_counts import OnDevices, by_devices
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unsplit:
-    """The step as it came, and what was found for it, beside a number of shards that is better.
+    """The step as it came, and what was found for it, beside a number of shards that is better."""
 
-    Attributes:
-      problem: of the unsplit step.
-      baselines: its baselines.
-      found: everything that was found for it, the baselines among it.
-    """
-
-    problem: Problem
-    baselines: Sequence[Candidate]
-    found: Sequence[Candidate]
+    problem: Problem  # of the unsplit step
+    baselines: Sequence[Candidate]  # its baselines
+    found: Sequence[Candidate]  # everything that was found for it, the baselines among it
 
     def reported(self) -> Mapping[str, Baseline]:
         """Its baselines as report.json has them."""
@@ -80,9 +74,11 @@ class TriedShards:
       step_seconds: the best predicted step; None where nothing was found.
       single_seconds: the best single device's.
       reason: why it was not tried, or nothing was found, else empty.
+      cut: what is cut: "batch" or "weights".
     """
 
     shards: int
     step_seconds: float | None = None
     single_seconds: float | None = None
     reason: str = ""
+    cut: str = "batch"

@@ -103,21 +103,13 @@ def _parser(flag: Flag) -> flags.ArgumentParser:
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command of tfplace; tfplace/commands has a module of its name, with a function `run`.
+    """A command of tfplace; tfplace/commands has a module of its name, with a function `run`."""
 
-    Attributes:
-      argument: what stands behind its name in the usage line; "" where it takes nothing.
-      summary: one line.
-      own_flags: what it takes beside --format and --verbosity, which all take.
-      examples: command lines that work.
-      about_argument: what the argument may be, a sentence; "" where its name says it.
-    """
-
-    argument: str
-    summary: str
-    own_flags: tuple[Flag, ...]
-    examples: tuple[str, ...]
-    about_argument: str = ""
+    argument: str  # what stands behind its name in the usage line; "" where it takes nothing
+    summary: str  # one line
+    own_flags: tuple[Flag, ...]  # what it takes beside --format and --verbosity, which all take
+    examples: tuple[str, ...]  # command lines that work
+    about_argument: str = ""  # what the argument may be, a sentence; "" where its name says it
 
     @property
     def flags(self) -> tuple[Flag, ...]:
@@ -138,21 +130,13 @@ COMMANDS = {
 
 
 def load_flagged(values: flags.FlagValues) -> None:
-    """Loads what --op_library names, for commands that have it.
-
-    Raises:
-      ModelError: a library can't be loaded.
-    """
+    """Loads what --op_library names, for commands that have it; ModelError: it can't be loaded."""
     words = values.op_library if "op_library" in values else []
     load_op_libraries(path.strip() for word in words for path in word.split(","))
 
 
 def run_command(name: str, arguments: Sequence[str], values: flags.FlagValues) -> int:
-    """Runs a command of the table; returns its exit status.
-
-    Raises:
-      TfplaceError: it can't do what it was asked.
-    """
+    """Runs a command of the table; returns its exit status; TfplaceError: it can't do as asked."""
     if name != "batch":  # its jobs are processes, each with a --verbosity of its own
         quiet_tensorflow(values.verbosity)
     load_named_op_libraries()  # where it is a job of another process

@@ -25,8 +25,6 @@ def problem_options(
     """What --cluster, --fetch, --pin and their like say; a command may lack some of them.
 
     Args:
-      model: path.
-      values: of the flags.
       searches_shards: whether --shards=auto is understood, and a step may be split unasked.
 
     Raises:
@@ -40,6 +38,13 @@ def problem_options(
             f"reading --batch_axis={values.batch_axis[0]}: it says how a step is split, found "
             "--shards=1, which leaves it whole; give --shards a number above 1, or no --batch_axis"
         )
+    cuts_weights = _of(values, "cut", "batch") == "weights"
+    if cuts_weights and (shards in (1, AUTO) or batch_axes):
+        raise UsageError(
+            f"reading --cut=weights: found --shards={'auto' if shards == AUTO else shards}"
+            f"{' and --batch_axis' if batch_axes else ''}; wanted --shards with the number of "
+            "pieces, above 1, and no --batch_axis"
+        )
     placement = _of(values, "placement", None)
     return ProblemOptions(
         model=model,
@@ -48,6 +53,7 @@ def problem_options(
         fed=_of(values, "feed", None),
         cost_cache=cost_cache_directory(values),
         num_shards=shards,
+        cuts_weights=cuts_weights,
         batch_axes=batch_axes,
         left_whole=ops_left_whole(placement) if placement and shards > 1 else frozenset(),
         # Two terms are one sum either way.
@@ -100,11 +106,7 @@ def cost_cache_directory(values: flags.FlagValues) -> str | None:
 
 
 def load_options(values: flags.FlagValues) -> LoadOptions:
-    """How the run is found in the model.
-
-    Raises:
-      UsageError: an --input_shape is not NAME=2,3.
-    """
+    """How the run is found in the model; UsageError: an --input_shape is not NAME=2,3."""
     shapes = {}
     for text in values.input_shape:
         name, separator, dims = text.rpartition("=")
@@ -145,11 +147,7 @@ def solve_options(problem: str, values: flags.FlagValues) -> OptimizeOptions:
 
 
 def _forms(text: str) -> frozenset[str]:
-    """What --emit asks for.
-
-    Raises:
-      UsageError: an unknown form, or none.
-    """
+    """What --emit asks for; UsageError: an unknown form, or none."""
     from rewrite.emit_forms import FORMS
 
     forms = [word.strip() for word in text.split(",") if word.strip()]
@@ -163,12 +161,7 @@ def _forms(text: str) -> frozenset[str]:
 
 
 def given_flags(values: flags.FlagValues, without: Collection[str] = ()) -> list[str]:
-    """The flags that were given, as words, whether they came from a line or a file.
-
-    Args:
-      values: of the flags.
-      without: names of flags to leave out.
-    """
+    """The flags that were given, as words, whether they came from a line or a file."""
     given = [values[name] for name in values if values[name].present and name not in without]
     return [word for flag in given for word in flag.serialize().splitlines()]
 
@@ -191,11 +184,7 @@ def split_names(text: str, flag: str) -> list[str]:
 
 
 def whole_numbers(words: Sequence[str], flag: str) -> list[int]:
-    """Seeds, as numbers.
-
-    Raises:
-      UsageError: one of them is no number of at least 0.
-    """
+    """Seeds, as numbers; UsageError: one of them is no number of at least 0."""
     for word in words:
         if not word.isdecimal():  # isdigit() takes "²" too, int() doesn't
             raise UsageError(f"reading {flag}: {word!r} is no whole number; wanted 1,2,3")

@@ -41,24 +41,14 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._+-]+")
 
 @dataclasses.dataclass(frozen=True)
 class JobFile:
-    """A file of jobs, and what its lines are read with.
+    """A file of jobs, and what its lines are read with."""
 
-    Attributes:
-      path: of the file.
-      output_dir: the batch's folder.
-      limits: those of jobs whose line sets none.
-    """
-
-    path: str
-    output_dir: str
-    limits: ProcessLimits
+    path: str  # of the file
+    output_dir: str  # the batch's folder
+    limits: ProcessLimits  # those of jobs whose line sets none
 
     def read(self) -> list[Job]:
-        """The jobs in their order; one that can't run has an `error`.
-
-        Raises:
-          JobsError: there is no such file, or no job in it.
-        """
+        """The jobs in order, with an `error` where one can't run; JobsError: no file, or no job."""
         jobs: list[Job] = []
         defaults: list[str] = []
         for number, line in enumerate(self._lines(), start=1):
@@ -205,11 +195,7 @@ def _text(value: object) -> str:
 
 
 def _filled(text: str, facts: dict[str, str]) -> str:
-    """The text with its templates filled in.
-
-    Raises:
-      UsageError: a template names nothing.
-    """
+    """The text with its templates filled in; UsageError: a template names nothing."""
 
     def fill(match: re.Match[str]) -> str:
         name = match[1]
@@ -243,11 +229,7 @@ def _stem(path: str) -> str:
 
 
 def _fitting(name: str) -> str:
-    """The name as that of a folder; a long one ends with a digest of the whole.
-
-    Raises:
-      UsageError: nothing is left of it.
-    """
+    """The name as that of a folder, a long one with a digest; UsageError: nothing is left of it."""
     fit = _UNFIT.sub("_", name).strip("._-")
     if not fit:
         raise UsageError(f"naming a job {name!r}: wanted letters or digits; give it --name=…")
@@ -262,7 +244,6 @@ def fitting(
     """A job's words with the shared flags that its command has, and the others' names.
 
     Args:
-      command: a name of the table.
       own: words of the job's line; those of a --flagfile in them are shared.
       shared: words that hold for several jobs.
       more_flags: flags that every job may have.

@@ -22,11 +22,7 @@ _WANTED = {
 
 
 def known_command(name: str) -> str:
-    """The name itself.
-
-    Raises:
-      UsageError: there is no such command.
-    """
+    """The name itself; UsageError: there is no such command."""
     if name in COMMANDS:
         return name
     if name.startswith("-"):

@@ -68,11 +68,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
 
 def _latest(output: str, kept: Path | None) -> "Checkpoint | None":
-    """What a killed training kept, or an earlier one left: whichever was trained longer.
-
-    Raises:
-      CheckpointError: one of them is damaged.
-    """
+    """What a killed or an earlier training left, the longer one; CheckpointError: it is damaged."""
     from tfplace.algorithms.learned.training.checkpoint import read_checkpoint
 
     paths = [

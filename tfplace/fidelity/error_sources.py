@@ -20,32 +20,20 @@ TRACED_STEPS = StepLimits(warmup_steps=2, min_steps=3, max_steps=4, budget_secon
 
 @dataclasses.dataclass(frozen=True)
 class Amount:
-    """Seconds of one step, summed over devices.
+    """Seconds of one step, summed over devices."""
 
-    Attributes:
-      predicted_seconds: by the simulator.
-      traced_seconds: in traced steps.
-    """
-
-    predicted_seconds: float
-    traced_seconds: float
+    predicted_seconds: float  # by the simulator
+    traced_seconds: float  # in traced steps
 
 
 @dataclasses.dataclass(frozen=True)
 class OpTypeError:
-    """All ops of one type, over several traced steps.
+    """All ops of one type, over several traced steps."""
 
-    Attributes:
-      op_type: as TensorFlow calls it.
-      num_ops: how many the graph has.
-      predicted_seconds: summed over the steps.
-      traced_seconds: summed over the steps.
-    """
-
-    op_type: str
-    num_ops: int
-    predicted_seconds: float
-    traced_seconds: float
+    op_type: str  # as TensorFlow calls it
+    num_ops: int  # how many the graph has
+    predicted_seconds: float  # summed over the steps
+    traced_seconds: float  # summed over the steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,9 +69,6 @@ def traced_step(
     """Traces a placement and lays it beside its prediction.
 
     Args:
-      prepared: the problem.
-      name: of the placement.
-      placed: the placement, simulated.
       step_seconds: predicted and measured.
     """
     executed = _executed(prepared, placed.device_of_op)
@@ -104,8 +89,6 @@ def taken_apart(
     """Compute, dispatch and transfers of a step, predicted and traced.
 
     Args:
-      name: of the placement.
-      placed: the placement, simulated.
       step_seconds: predicted and measured.
       op_seconds: f8[N] traced.
       traces: of several steps; their medians count.
@@ -135,7 +118,6 @@ def errors_by_op_type(
     Fused ops' time is shared among the ops of the graph that they stand for, as in the costs.
 
     Args:
-      problem: what was placed.
       steps: (placement i4[N], its step taken apart) each.
     """
     predicted, traced = np.zeros(problem.num_ops), np.zeros(problem.num_ops)
@@ -152,9 +134,7 @@ def traced_op_seconds(
     """f8[N]: median seconds of each op; what was fused into another has its share.
 
     Args:
-      prepared: whose ops these are.
       nodes: what TensorFlow ran in their place.
-      traces: of several steps.
     """
     rows: dict[str, list[float]] = {}
     for trace in traces:

@@ -40,10 +40,8 @@ def prepared_as_known(
     What is found out is kept for later runs; a cluster file is taken as it is.
 
     Args:
-      options: of the problem.
       scratch: where figures lie for this run, if nothing is kept between runs.
       seed: of placements and values.
-      tell: takes a sentence about what is being done.
 
     Raises:
       ClusterError: the devices are not here.
@@ -74,7 +72,6 @@ def known_machine(
     Args:
       prepared: the problem on a cluster that is present.
       seed: of placements and values.
-      tell: takes a sentence about what is being done.
       measure: times placements; by default real runs, side by side.
       is_calibrated: whether measured figures of the cluster are to be taken as they are.
     """

@@ -42,17 +42,11 @@ _GRADIENTS = re.compile(r"^(gradients(_\d+)?|gradient_tape)/")
 
 @dataclasses.dataclass(frozen=True)
 class PlacementToJudge:
-    """A placement of which the predicted step time is compared with the measured one.
+    """A placement of which the predicted step time is compared with the measured one."""
 
-    Attributes:
-      kind: one of KINDS.
-      name: how it was made.
-      device_of_op: i4[N].
-    """
-
-    kind: str
-    name: str
-    device_of_op: IntArray
+    kind: str  # one of KINDS
+    name: str  # how it was made
+    device_of_op: IntArray  # i4[N]
 
 
 def placements_to_judge(instance: Instance, count: int, seed: int) -> list[PlacementToJudge]:
@@ -63,7 +57,6 @@ def placements_to_judge(instance: Instance, count: int, seed: int) -> list[Place
     optimised one is the best that annealing finds.
 
     Args:
-      instance: the problem.
       count: how many, >= 1; fewer come back where a graph has no more that differ.
       seed: of random and annealed ones.
     """

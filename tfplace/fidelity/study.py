@@ -121,31 +121,18 @@ class FidelityConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """What was predicted of one placement, and what was measured.
+    """What was predicted of one placement, and what was measured."""
 
-    Attributes:
-      kind: of the placement, see PlacementToJudge.
-      name: of the placement.
-      predicted_seconds: the simulator's step time + dispatch_seconds.
-      dispatch_seconds: what the client adds to the step, of a calibrated cluster; else 0.
-      measured_seconds: median of the measured step times.
-      p10: their 10th percentile, in seconds.
-      p90: their 90th percentile, in seconds.
-      runs: how many there are.
-      transfers: how many tensors a step moves, as predicted.
-      transfer_bytes: how many bytes these are.
-    """
-
-    kind: str
-    name: str
-    predicted_seconds: float
-    dispatch_seconds: float
-    measured_seconds: float
-    p10: float
-    p90: float
-    runs: int
-    transfers: int
-    transfer_bytes: int
+    kind: str  # of the placement, see PlacementToJudge
+    name: str  # of the placement
+    predicted_seconds: float  # the simulator's step time + dispatch_seconds
+    dispatch_seconds: float  # what the client adds to the step, of a calibrated cluster; else 0
+    measured_seconds: float  # median of the measured step times
+    p10: float  # their 10th percentile, in seconds
+    p90: float  # their 90th percentile, in seconds
+    runs: int  # how many there are
+    transfers: int  # how many tensors a step moves, as predicted
+    transfer_bytes: int  # how many bytes these are
 
     @property
     def relative_error(self) -> float:
@@ -155,17 +142,11 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True)
 class Speedups:
-    """How much faster a placement is than the best single device.
+    """How much faster a placement is than the best single device."""
 
-    Attributes:
-      placement: its name.
-      predicted: ratio of predicted step times.
-      measured: ratio of measured step times.
-    """
-
-    placement: str
-    predicted: float
-    measured: float
+    placement: str  # its name
+    predicted: float  # ratio of predicted step times
+    measured: float  # ratio of measured step times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,8 +200,6 @@ def study_fidelity(
 
     Args:
       prepared: the problem on a cluster that is present.
-      config: how many placements and steps.
-      tell: takes a sentence about what is being done.
       measure: times placements, i4[N] each; by default real runs, side by side.
 
     Raises:
@@ -362,8 +341,6 @@ def measured_steps(
     Args:
       prepared: the problem; its devices are present.
       placements: i4[N] each.
-      limits: how many rounds.
-      tell: takes a sentence about what is being measured.
     """
     results: list[Timings | Infeasible] = []
     size = num_fitting(prepared.problem)

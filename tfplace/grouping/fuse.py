@@ -33,21 +33,13 @@ NUM_ROUNDS = 3
 
 
 class _Joining(NamedTuple):
-    """Groups in the making. The op that others join is the leader of its group.
+    """Groups in the making. The op that others join is the leader of its group."""
 
-    Attributes:
-      leader: i8[N] each op's; itself where it has joined nothing.
-      rank: i8[N] place in a topological order; its leader's is the place of a group.
-      taken: f8[N] seconds of what joined each leader.
-      colocation: i8[N] colocation group, -1 for none.
-      has_others: bool[N] whether anything joined.
-    """
-
-    leader: LongArray
-    rank: LongArray
-    taken: FloatArray
-    colocation: LongArray
-    has_others: BoolArray
+    leader: LongArray  # i8[N] each op's; itself where it has joined nothing
+    rank: LongArray  # i8[N] place in a topological order; its leader's is the place of a group
+    taken: FloatArray  # f8[N] seconds of what joined each leader
+    colocation: LongArray  # i8[N] colocation group, -1 for none
+    has_others: BoolArray  # bool[N] whether anything joined
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,7 +47,6 @@ def grouped_problem(
 
     Args:
       problem: N ops.
-      config: how.
       seed: of the minimum cuts.
       placement: i4[N] a legal placement that the groups are to be able to express, or None.
 

@@ -66,7 +66,6 @@ class HeldRuns(contextlib.AbstractContextManager["HeldRuns"]):
         Args:
           tag: tells the run apart.
           graph: makes the GraphDef with devices.
-          run: how it is run.
           seed: of the values of variables that nothing initialises.
         """
         if tag in self.begun or len(self.begun) >= self._capacity:

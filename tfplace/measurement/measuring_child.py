@@ -19,21 +19,10 @@ from graphs.host.parent import connect_to_parent, hide_gpus
 from graphs.op_graph import FloatArray
 from graphs.problem import Infeasible
 from graphs.protos import Pickled
+from tfplace.measurement import training_run
 from tfplace.measurement.allocator import Peaks
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_stats import parse_step_stats
-from tfplace.measurement.training_run import (
-    MemoryRequest,
-    PeersRequest,
-    PreparedRun,
-    PrepareRequest,
-    ReachRequest,
-    ReleaseRequest,
-    Request,
-    RuntimeConfig,
-    StepRequest,
-    TraceRequest,
-)
 
 _NO_KERNEL = ("Cannot assign a device", "No OpKernel was registered", "No registered")
 _MEMORY = ("OOM when allocating", "ran out of memory", "Failed to allocate", "out of memory")
@@ -45,7 +34,7 @@ _MESSAGE_CHARACTERS = 600
 class _Runs:
     """The prepared runs of this process, by slot."""
 
-    def __init__(self, runtime: RuntimeConfig) -> None:
+    def __init__(self, runtime: training_run.RuntimeConfig) -> None:
         self._runtime = runtime
         self._runners: dict[int, Any] = {}
         self._connected = False
@@ -53,26 +42,26 @@ class _Runs:
         _show_logical_cpus(runtime.num_logical_cpus)
         _split_first_gpu(runtime.gpu_memory_bytes)
 
-    def answer(self, request: Request) -> Pickled:
+    def answer(self, request: training_run.Request) -> Pickled:
         names = self._runtime.device_names
-        if isinstance(request, PrepareRequest):
+        if isinstance(request, training_run.PrepareRequest):
             return self._prepare(request)
-        if isinstance(request, MemoryRequest):
+        if isinstance(request, training_run.MemoryRequest):
             return self._peaks.of_devices(names, request.reset)
-        if isinstance(request, PeersRequest):
+        if isinstance(request, training_run.PeersRequest):
             return _peers()
-        if isinstance(request, ReachRequest):
+        if isinstance(request, training_run.ReachRequest):
             return _reached(request)
-        if isinstance(request, ReleaseRequest):
+        if isinstance(request, training_run.ReleaseRequest):
             return self._release(request.slot)
         runner = self._runners[request.slot]
-        if isinstance(request, StepRequest):
+        if isinstance(request, training_run.StepRequest):
             return _time_steps(runner, request.num_steps)
-        if isinstance(request, TraceRequest):
+        if isinstance(request, training_run.TraceRequest):
             return [parse_step_stats(runner.trace(), names) for _ in range(request.num_steps)]
         return runner.executed_graph()
 
-    def _prepare(self, request: PrepareRequest) -> PreparedRun:
+    def _prepare(self, request: training_run.PrepareRequest) -> training_run.PreparedRun:
         from tfplace.measurement.step_runner import FunctionRunner, SessionRunner
 
         if request.through in ("auto", "tf.function"):
@@ -87,12 +76,14 @@ class _Runs:
                 )
         return self._start(request, SessionRunner, "session")
 
-    def _start(self, request: PrepareRequest, kind: Any, through: str) -> PreparedRun:
+    def _start(
+        self, request: training_run.PrepareRequest, kind: Any, through: str
+    ) -> training_run.PreparedRun:
         self._release(request.slot)
         runner = kind(request, self._runtime)
         self._runners[request.slot] = runner
         runner.start()
-        return PreparedRun(through, runner.step())
+        return training_run.PreparedRun(through, runner.step())
 
     def _release(self, slot: int) -> None:
         runner = self._runners.pop(slot, None)
@@ -136,7 +127,7 @@ def _peers() -> dict[str, list[str]]:
     }
 
 
-def _reached(request: ReachRequest) -> list[str] | Infeasible:
+def _reached(request: training_run.ReachRequest) -> list[str] | Infeasible:
     """A Session asks the tasks that its filters let through, and the server itself always."""
     import tensorflow as tf
 
@@ -233,7 +224,7 @@ def main(argv: Sequence[str]) -> None:
     connection, _ = connect_to_parent(argv, uses_gpus=True)
     import tensorflow  # noqa: F401 - takes seconds, in which the parent starts the workers
 
-    runtime: RuntimeConfig = connection.recv()
+    runtime: training_run.RuntimeConfig = connection.recv()
     keys = map(device_key, runtime.device_names)
     if not any(key.type == "GPU" and not key.job for key in keys):
         hide_gpus()

@@ -47,7 +47,6 @@ class MeasuringEvaluator(contextlib.AbstractContextManager["MeasuringEvaluator"]
         """Starts nothing yet.
 
         Args:
-          flat: the run with its function calls opened.
           op_of_node: i4[nodes of the flat graph] the op of the op graph that each belongs to.
           run: feeds, fetches and initialization, in names of the flat graph; its
             `source_graph` holds the ops of the initialization.

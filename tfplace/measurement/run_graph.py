@@ -8,13 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
-from graphs.function_library import (
-    add_functions,
-    bodies,
-    library_of,
-    reached_functions,
-    rename_references,
-)
+from graphs import function_library
 from graphs.graph_view import reached
 from graphs.names import op_of, with_index
 from graphs.protos import NodeDef, attribute
@@ -39,10 +33,8 @@ def prepare_run_graph(
     of their own, so that variants of a graph in one process don't share them.
 
     Args:
-      run_graph: GraphDef with devices.
       source_graph: GraphDef that holds the initialization's ops; may be run_graph.
       default_device: whose task a device string without a job means.
-      container: TensorFlow resource container.
     """
     merged = copy.deepcopy(run_graph)
     present = {node.name for node in merged.node}
@@ -51,8 +43,9 @@ def prepare_run_graph(
         if node.name not in present:
             merged.node.add().CopyFrom(node)
             merged.node[-1].device = ""
-    add_functions(merged, source_graph)
-    _set_containers(merged.node, container)
+    function_library.add_functions(merged, source_graph)
+    for _, nodes in function_library.bodies(merged):
+        _set_containers(nodes, container)
     _name_functions(merged, container.replace(".", "_"))
     _complete_devices(merged, default_device)
     _drop_dangling_colocation(merged)
@@ -75,11 +68,11 @@ def subgraph(graph_def: GraphDef, fetches: Iterable[str], feeds: Iterable[str]) 
     needed = reached(map(op_of, fetches), reads)
     pruned = GraphDef(versions=graph_def.versions)
     pruned.node.extend(node for node in graph_def.node if node.name in needed)
-    library = library_of(graph_def)
+    library = function_library.library_of(graph_def)
     if graph_def.library.gradient:  # they name functions, too
         pruned.library.CopyFrom(graph_def.library)
     else:
-        called = reached_functions(pruned.node, library)
+        called = function_library.reached_functions(pruned.node, library)
         pruned.library.function.extend(library[name] for name in called)
     _drop_dangling_colocation(pruned)
     return pruned
@@ -121,13 +114,13 @@ def _name_functions(graph_def: GraphDef, suffix: str) -> None:
     for gradient in library.gradient:
         gradient.function_name = new.get(gradient.function_name, gradient.function_name)
         gradient.gradient_func = new.get(gradient.gradient_func, gradient.gradient_func)
-    for _, nodes in bodies(graph_def):
+    for _, nodes in function_library.bodies(graph_def):
         for node in nodes:
-            rename_references(node, new)
+            function_library.rename_references(node, new)
 
 
 def _complete_devices(graph_def: GraphDef, default_device: str) -> None:
-    for _, nodes in bodies(graph_def):
+    for _, nodes in function_library.bodies(graph_def):
         for node in nodes:
             if node.device:
                 node.device = complete_device(node.device, default_device)

@@ -52,15 +52,10 @@ class Timing:
 
 @dataclasses.dataclass(frozen=True)
 class Speedup:
-    """How much faster one graph is than another.
+    """How much faster one graph is than another."""
 
-    Attributes:
-      ratio: baseline median / placed median.
-      ci95: the lowest and the highest ratio that are plausible.
-    """
-
-    ratio: float
-    ci95: tuple[float, float]
+    ratio: float  # baseline median / placed median
+    ci95: tuple[float, float]  # the lowest and the highest ratio that are plausible
 
     @property
     def verdict(self) -> str:

@@ -16,42 +16,29 @@ from graphs.loading.saved_model_file import choose_meta_graph
 from graphs.loading.sniff import sniff
 from graphs.problem import Infeasible
 from graphs.protos import GraphDef
+from tfplace.measurement import training_run
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.step_stats import StepTrace
-from tfplace.measurement.training_run import (
-    PrepareRequest,
-    StepLimits,
-    StepRequest,
-    TraceRequest,
-    TrainingRun,
-)
 
 
 @dataclasses.dataclass(frozen=True)
 class DeviceUse:
-    """What ran on a device.
+    """What ran on a device."""
 
-    Attributes:
-      num_ops: different ops.
-      seconds: their time in one step.
-    """
-
-    num_ops: int
-    seconds: float
+    num_ops: int  # different ops
+    seconds: float  # their time in one step
 
 
 def trace_run(
     graph_def: GraphDef,
-    run: TrainingRun,
+    run: training_run.TrainingRun,
     cluster: Cluster,
-    limits: StepLimits,
+    limits: training_run.StepLimits,
     soft_placement: bool = False,
 ) -> list[StepTrace] | Infeasible:
     """Traces steps of a graph in a child process.
 
     Args:
-      graph_def: GraphDef with devices.
-      run: what one step is.
       cluster: where the devices are; workers without addresses are started and ended here.
       limits: min_steps are traced; the budget does not matter.
       soft_placement: see RuntimeConfig.
@@ -60,12 +47,14 @@ def trace_run(
       [min_steps] traces, or why the run can't be made.
     """
     graph = graph_def.SerializeToString()
-    prepare = PrepareRequest(0, graph, run, through="session", seed=limits.seed)
+    prepare = training_run.PrepareRequest(0, graph, run, through="session", seed=limits.seed)
     with MeasuringProcess(cluster, soft_placement, limits.all_seconds) as process:
         try:
             process.ask(prepare, limits)
-            process.ask(StepRequest(0, limits.warmup_steps), limits)
-            traces: list[StepTrace] = process.ask(TraceRequest(0, limits.min_steps), limits)
+            process.ask(training_run.StepRequest(0, limits.warmup_steps), limits)
+            traces: list[StepTrace] = process.ask(
+                training_run.TraceRequest(0, limits.min_steps), limits
+            )
         except RunFailedError as failure:
             return failure.why
     return traces
@@ -76,7 +65,7 @@ def trace_saved_model(
     tags: Sequence[str],
     ends: tuple[Mapping[str, np.ndarray], Sequence[str]],
     cluster: Cluster,
-    limits: StepLimits,
+    limits: training_run.StepLimits,
 ) -> list[StepTrace] | Infeasible:
     """Traces steps of the main graph of a SavedModel, from the values that it was saved with.
 
@@ -89,7 +78,7 @@ def trace_saved_model(
     meta_graph = choose_meta_graph(sniff(directory).proto, tuple(tags), directory)
     view = GraphView(meta_graph.graph_def)
     start = with_saved_variables(of_saved_model(view, meta_graph, directory), view, meta_graph)
-    run = TrainingRun(*ends, start)
+    run = training_run.TrainingRun(*ends, start)
     return trace_run(meta_graph.graph_def, run, cluster, limits, soft_placement=True)
 
 

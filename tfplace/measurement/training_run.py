@@ -79,15 +79,10 @@ class PrepareRequest:
 
 @dataclasses.dataclass(frozen=True)
 class PreparedRun:
-    """A run that has made its first step.
+    """A run that has made its first step."""
 
-    Attributes:
-      through: "tf.function" or "session".
-      outputs: fetched tensors of the first step.
-    """
-
-    through: str
-    outputs: Mapping[str, np.ndarray]
+    through: str  # "tf.function" or "session"
+    outputs: Mapping[str, np.ndarray]  # fetched tensors of the first step
 
 
 @dataclasses.dataclass(frozen=True)

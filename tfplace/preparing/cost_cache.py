@@ -125,11 +125,7 @@ class CostCache:
         return sorted(entries, key=lambda entry: -entry.written)
 
     def clear(self) -> list[CacheEntry]:
-        """Removes all entries, and leftovers of writers that were killed; says what they were.
-
-        Raises:
-          OutputError: one can't be removed.
-        """
+        """Removes and returns all entries and killed writers' leftovers; OutputError: it can't."""
         removed = self.entries()
         for path in [*self._files(f"*{_SUFFIX}"), *self._files(f".*{_SUFFIX}.*")]:
             try:

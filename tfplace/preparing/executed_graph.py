@@ -47,14 +47,10 @@ class Attribution:
     place: npt.NDArray[np.int64]
 
     def shared(self, seconds_of: Mapping[str, float], alone_seconds: FloatArray) -> FloatArray:
-        """Gives executed nodes' seconds to the ops that they stand for.
+        """f8[nodes]: executed nodes' seconds, given to the ops that they stand for; else 0.
 
         Args:
-          seconds_of: {executed node: seconds}.
           alone_seconds: f8[nodes] what each would cost by itself; the measure of its share.
-
-        Returns:
-          f8[nodes]; 0 where nothing is given.
         """
         total: FloatArray = np.zeros(len(self.is_absent))
         for name, seconds in seconds_of.items():

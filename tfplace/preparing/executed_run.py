@@ -75,13 +75,9 @@ def execute(
 
     Args:
       graph_def: GraphDef with devices.
-      run: what one step is.
       cluster: where the devices are; workers without addresses are started and ended here.
       device: the one that is looked at; the empty step runs there.
       limits: how many steps are traced, and how long.
-
-    Returns:
-      The run, or why it can't be made.
     """
     with MeasuringProcess(
         cluster, all_seconds=limits.all_seconds, executor_threads=TRACED_THREADS

@@ -58,7 +58,6 @@ class TimedStep:
         op's sizes and so its price are not known. Sums, joins and cuts are new, so not known.
 
         Args:
-          kind: of device.
           node_names: [nodes] of the split step; a copy of a/b is a/b/shard_m.
           alone_seconds: f8[nodes] their analytic seconds on such a device.
         """
@@ -108,8 +107,6 @@ def find_costs(
     """Prices every op on every device; and says what real runs of the unsplit step have shown.
 
     Args:
-      model: what is priced.
-      cluster: the devices.
       trace: whether they are here and ops are to be timed on them.
       cache: where costs are kept.
       limits: how many steps are traced.

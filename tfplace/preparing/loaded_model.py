@@ -152,7 +152,12 @@ def _loaded(
         if in_turn is None:
             in_turn = options.order != "none"
         split = to_split.split(
-            options.num_shards, options.batch_axes, in_turn, place_of_shard, options.left_whole
+            options.num_shards,
+            options.batch_axes,
+            in_turn,
+            place_of_shard,
+            options.left_whole,
+            options.cuts_weights,
         )
         source = split.source
         on_split(source)

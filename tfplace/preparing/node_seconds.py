@@ -58,7 +58,6 @@ def traced_nodes(
 
     Args:
       run: of the graph with every node on `device`, as far as it has a kernel there.
-      nodes: NodeDefs of the flat graph.
       alone_seconds: f8[nodes] analytic seconds on the device, to share fused ops' time by.
       device: the cluster's spelling.
       slots: ops that the device runs at once.

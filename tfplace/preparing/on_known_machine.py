@@ -23,7 +23,6 @@ def on_known_machine(
     cluster file says itself what it knows.
 
     Args:
-      options: of the problem.
       scratch: where the figures lie for this run, if nothing is kept between runs.
       tell: takes a sentence about what is being done.
       is_taught: whether what earlier runs taught is used, too. A search that is kept and goes on
@@ -51,7 +50,6 @@ def keep_what_was_taught(
     Args:
       asked: the options as they came; a cluster file of the user's is left alone.
       used: what `on_known_machine` made of them.
-      scratch: as there.
       taught: {number: value, low, high}.
     """
     if asked.cluster.endswith(".json"):

@@ -43,6 +43,7 @@ class ProblemOptions:
       seed: of generated inputs.
       cost_cache: the folder where costs are kept between runs; None keeps nothing.
       num_shards: into how many parts the step's batch is split; 1 leaves the step whole; AUTO.
+      cuts_weights: whether weights are cut into num_shards pieces, instead of the batch.
       order: "edges" for control edges that say what starts first, "none", or "auto": where
         num_shards is not 1 and the devices are not here.
       batch_axes: {input: which axis is its batch; -1 for an input that is not split}.
@@ -70,6 +71,7 @@ class ProblemOptions:
     seed: int = 0
     cost_cache: str | None = None
     num_shards: int = 1
+    cuts_weights: bool = False
     batch_axes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     order: str = "none"
     left_whole: Collection[str] = frozenset()

@@ -36,6 +36,7 @@ from graphs.zoo import expert_placement as expert_gpus
 from rewrite.order.order_edges import OrderEdge, known_order
 from rewrite.place_graph import known_origins, place_graph
 from rewrite.split.states import Place
+from rewrite.split.write.weights import devices_of_pieces
 from tfplace.measurement.presence import is_present
 from tfplace.measurement.training_run import ExecutedNode
 from tfplace.preparing.cost_cache import CostCache
@@ -142,6 +143,7 @@ class PreparedModel(LoadedModel):
     def placed_run_graph(self, device_of_op: IntArray, in_order: bool = True) -> GraphDef:
         """The model's run graph with a placement i4[N] and, unless left out, its order."""
         wanted = origin_devices(self.flat, self.built, device_of_op, self.problem.device_names)
+        wanted = {**devices_of_pieces(self.source.graph_def, self.flat, wanted), **wanted}
         known = known_origins(self.source.graph_def, wanted)
         order = self.order_edges(device_of_op) if in_order else ()
         order = known_order(self.source.graph_def, order)
@@ -151,14 +153,14 @@ class PreparedModel(LoadedModel):
         """{node of the model, also in functions: device} of a placement i4[N].
 
         Args:
-          device_of_op: the placement.
           keep_devices: whether the model's own device strings beside the run stay, too.
         """
         names = self.problem.device_names
         devices = origin_devices(self.flat, self.built, device_of_op, names)
         if keep_devices:
             devices = {**devices, **kept_beside_the_run(self.source.graph_def, self.flat, names)}
-        return written_devices(devices, self.cluster)
+        pieces = devices_of_pieces(self.source.graph_def, self.flat, devices)
+        return written_devices({**pieces, **devices}, self.cluster)
 
 
 def _nobody(source: SourceModel) -> None:
@@ -178,7 +180,6 @@ def prepare(
     """Prepares a problem.
 
     Args:
-      options: model, cluster, constraints.
       trace: whether to time ops on the devices where they are present.
       before_pricing: called with the model, when it is read, and whether ops will be timed.
       trace_seconds: the longest that timing the ops of one device may take; what isn't timed then
@@ -249,7 +250,6 @@ def make_problem(
     """Puts op graph, costs and cluster together under the user's constraints.
 
     Args:
-      built, costs, cluster, options: the parts.
       kept: i4[N], what ops are pinned to that no --pin matches; -1 for nothing.
 
     Raises:

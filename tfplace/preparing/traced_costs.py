@@ -40,7 +40,6 @@ def with_traced_seconds(
       alone_seconds: {kind: f8[nodes] analytic seconds}.
       op_types: [nodes] of the flat graph.
       op_of_node: i4[nodes] the op that each node is in.
-      devices: [D] the cluster's.
 
     Returns:
       Costs with source "measured", or "mixed" where a kind was not traced or an op was not, and

@@ -19,7 +19,6 @@ def written_devices(devices: Mapping[Origin, str], cluster: Cluster) -> Mapping[
     without it.
 
     Args:
-      devices: {op: device}, by the cluster's names.
       cluster: says which of its tasks have an address, and so are not this host's.
     """
     used = set(devices.values())

@@ -106,11 +106,9 @@ def prove(
 
     Args:
       prepared: the model as it came, and its problem.
-      emitted: the model that was written.
       begun: what has begun beside writing it.
       wanted: as for --verify.
       budget_seconds: of the search.
-      progress: is told what goes on.
       seconds: what may be taken by all that isn't the proof by structure, or was asked for.
 
     Raises:

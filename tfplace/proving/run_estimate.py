@@ -107,7 +107,6 @@ def decide(
     """Whether to run, and within which limits.
 
     Args:
-      estimate: of the run.
       wanted: as for --verify.
       budget_seconds: of the search.
       free_bytes: memory that the machine has left.

@@ -50,17 +50,11 @@ _log = logging.getLogger("tfplace")
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """The model that was written.
+    """The model that was written."""
 
-    Attributes:
-      directory: where it lies.
-      tags: of its MetaGraphDef.
-      is_loaded: whether TensorFlow 2 has loaded and run it already.
-    """
-
-    directory: Path
-    tags: Sequence[str]
-    is_loaded: bool
+    directory: Path  # where it lies
+    tags: Sequence[str]  # of its MetaGraphDef
+    is_loaded: bool  # whether TensorFlow 2 has loaded and run it already
 
 
 def is_large(split: SplitModel) -> bool:
@@ -83,12 +77,10 @@ def proven_split(
     """Proves a split step; after Ctrl-C by its structure alone. Warns of what isn't proven.
 
     Args:
-      split: the step.
       written: the model that has it.
       feeds: {tensor: array} of a run.
       run: whether whole steps are run and compared, too, and under which limits.
       seconds: what is left for running whole steps.
-      interruption: knows of Ctrl-C.
       begun: what has begun of proving its ops.
 
     Returns:
@@ -279,8 +271,6 @@ def require_unsplit_fails(
 
     Args:
       prepared: the step, split or not.
-      emitted: what was written.
-      tags: of its MetaGraphDef.
       failure: of a real run of it.
       limits: of the unsplit step's run.
 

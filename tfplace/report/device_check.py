@@ -33,34 +33,21 @@ MAX_ROWS = 20
 
 @dataclasses.dataclass(frozen=True)
 class Misplaced:
-    """An op that can't run where the model wants it.
+    """An op that can't run where the model wants it."""
 
-    Attributes:
-      op: its name; "function/node" for an op in a function that the run doesn't open.
-      op_type: as TensorFlow calls it.
-      asked: its device string; empty where it has none.
-      reason: UNKNOWN_DEVICE, NO_KERNEL or COLOCATION.
-      message: what the cluster has instead.
-    """
-
-    op: str
-    op_type: str
-    asked: str
-    reason: str
-    message: str
+    op: str  # its name; "function/node" for an op in a function that the run doesn't open
+    op_type: str  # as TensorFlow calls it
+    asked: str  # its device string; empty where it has none
+    reason: str  # UNKNOWN_DEVICE, NO_KERNEL or COLOCATION
+    message: str  # what the cluster has instead
 
 
 @dataclasses.dataclass(frozen=True)
 class DeviceMemory:
-    """What a step needs of one device.
+    """What a step needs of one device."""
 
-    Attributes:
-      peak_bytes: the most that is held at once.
-      usable_bytes: the device's memory without the reserve.
-    """
-
-    peak_bytes: int
-    usable_bytes: int
+    peak_bytes: int  # the most that is held at once
+    usable_bytes: int  # the device's memory without the reserve
 
     @property
     def fits(self) -> bool:
@@ -102,17 +89,11 @@ class DeviceCheck:
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """An op of the model and where it asks to be.
+    """An op of the model and where it asks to be."""
 
-    Attributes:
-      path: its name, as a person finds it in the model.
-      node: the NodeDef with its device string.
-      op: its number in the op graph; -1 where it doesn't belong to the run.
-    """
-
-    path: str
-    node: NodeDef
-    op: int
+    path: str  # its name, as a person finds it in the model
+    node: NodeDef  # the NodeDef with its device string
+    op: int  # its number in the op graph; -1 where it doesn't belong to the run
 
 
 def check_devices(prepared: PreparedModel, given: Simulated) -> DeviceCheck:

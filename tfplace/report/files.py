@@ -63,7 +63,6 @@ def placement_files(
     """placement.json and timeline.json of a placement of the prepared model's problem.
 
     Args:
-      prepared: the model.
       device_of_op: i4[N] the placement.
       placed: the same simulated, with its order where it has one.
       with_python: whether there is a placement.py, too.
@@ -127,8 +126,6 @@ def placement_script(device_of_op: Mapping[str, str], model: str, cluster: str) 
 
     Args:
       device_of_op: {op: device}, a placement.json; not empty.
-      model: its path, for the heading.
-      cluster: its name.
     """
     table = "".join(
         f"    {key!r}: {device!r},  # {counted(num_ops, 'op')}\n"

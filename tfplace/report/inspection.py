@@ -33,40 +33,24 @@ PLAN_SECONDS = 20.0
 
 @dataclasses.dataclass(frozen=True)
 class OpTypeRow:
-    """All ops of one type together.
+    """All ops of one type together."""
 
-    Attributes:
-      op_type: as TensorFlow calls it.
-      num_ops: how many there are.
-      seconds: what they take, each on the device that is fastest for it.
-      output_bytes: what they make.
-    """
-
-    op_type: str
-    num_ops: int
-    seconds: float
-    output_bytes: int
+    op_type: str  # as TensorFlow calls it
+    num_ops: int  # how many there are
+    seconds: float  # what they take, each on the device that is fastest for it
+    output_bytes: int  # what they make
 
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """Whether the device that a step suits best can hold it.
+    """Whether the device that a step suits best can hold it."""
 
-    Attributes:
-      fits: whether it can.
-      device: the fastest of those that can; of none, the one that lacks least.
-      peak_bytes: the most that it would hold at a time.
-      usable_bytes: its memory without the reserve.
-      runs_again: how many ops would run again, so that it can (docs/memory.md).
-      more_time: the share by which a step takes longer for that.
-    """
-
-    fits: bool
-    device: str
-    peak_bytes: int
-    usable_bytes: int
-    runs_again: int = 0
-    more_time: float = 0.0
+    fits: bool  # whether it can
+    device: str  # the fastest of those that can; of none, the one that lacks least
+    peak_bytes: int  # the most that it would hold at a time
+    usable_bytes: int  # its memory without the reserve
+    runs_again: int = 0  # how many ops would run again, so that it can (docs/memory.md)
+    more_time: float = 0.0  # the share by which a step takes longer for that
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,14 +18,7 @@ from tfplace.version import __version__
 def solved_to_json(
     solved: Solved, path: str, options: OptimizeOptions, placement: str | None
 ) -> dict[str, Json]:
-    """The contract's section 4, as far as there is no model: keys mean what they mean there.
-
-    Args:
-      solved: what was found.
-      path: the problem's.
-      options: what was asked for.
-      placement: the file with the placement, or None.
-    """
+    """The contract's section 4, as far as there is no model: keys mean what they mean there."""
     problem, searched, bound = solved.problem, solved.searched, solved.lower_bound_seconds
     best = Best.of(solved.placed)
     devices = zip(

@@ -15,6 +15,8 @@ from tfplace.choosing.unsplit_baselines import TriedShards
 from tfplace.units_text import seconds_text, share_text
 
 MAX_REASONS = 12
+MAX_WEIGHTS = 6
+"""So many weights in pieces are named."""
 LITTLE = 0.5
 """A step of which less than this share of the work is split gains little by it."""
 
@@ -25,12 +27,19 @@ def split_facts(split: SplitModel | None) -> JsonObject | None:
         return None
     decisions = split.decisions
     summary = summary_of(split.flat, decisions, split.step)
+    trained = {variable.op for variable in split.given.variables if variable.trainable}
     axes = {op_of(feed): axis for feed, axis in decisions.axis_of_feed.items()}
     return {
         "shards": split.num_shards,
         "axes": axes,
         "batch": decisions.batch,
         "any_batch": decisions.takes_any_batch,
+        "weights": [
+            {"name": name, "axis": state.axis, "of": len(split.step.pieces[name][0].shape)}
+            for name, state in sorted(
+                decisions.pieces.items(), key=lambda pair: pair[0] not in trained
+            )
+        ],
         **dataclasses.asdict(summary),
     }
 
@@ -42,7 +51,6 @@ def any_split_facts(
 
     Args:
       bounds: of numbers of shards, which split the same ops.
-      step_seconds: of what was found.
       left_whole: how many ops could be split that are not.
     """
     least = least_of(bounds)
@@ -77,18 +85,19 @@ def split_facts_with_work(split: SplitModel | None) -> JsonObject | None:
 
 def split_sentences(facts: JsonObject) -> Iterator[tuple[str, str]]:
     """The same for a person, as names and what is said of them."""
+    part, what = ("piece", "them") if facts["weights"] else ("shard", "the batch")
     yield "split", _what_is_split(facts)
-    copies = f"{counted(facts['sharded_ops'], 'op has', 'ops have')} a copy for each shard"
+    copies = f"{counted(facts['sharded_ops'], 'op has', 'ops have')} a copy for each {part}"
     yield "", copies + _of_work(facts, "flops_share")
     below = facts["below_ops"]
     beside = facts["whole_ops"] - below - sum(row["count"] for row in facts["whole_because"])
-    apart = f"{counted(beside, 'has', 'have')} nothing to do with the batch"
+    apart = f"{counted(beside, 'has', 'have')} nothing to do with {what}"
     share = _of_work(facts, "beside_flops_share")
     yield "", f"{apart} (variables, updates, constants){share}"
     if below:
         behind = f"{counted(below, 'stays', 'stay')} whole behind ops that do"
         yield "", behind + _of_work(facts, "below_flops_share")
-    yield "", _joints(facts)
+    yield "", _joints(facts, part)
     reasons = [row for row in facts["whole_because"] if row["reason"] != AN_OUTPUT]
     for row in reasons[:MAX_REASONS]:
         yield "whole", f"{row['count']:,} {row['op_type']}: {row['reason']}{_share(row)}"
@@ -96,13 +105,20 @@ def split_sentences(facts: JsonObject) -> Iterator[tuple[str, str]]:
         more = counted(len(reasons) - MAX_REASONS, "more reason")
         yield "", f"and {more} (--format=json has all)"
     if not reasons:
-        yield "whole", "nothing that works on the batch"
+        yield "whole", f"nothing that works on {what}"
     if facts.get("flops_share", 1.0) < LITTLE:
-        yield "note", "most of the floating-point work is not split: shards gain little here"
+        yield "note", f"most of the floating-point work is not split: {part}s gain little here"
 
 
 def _what_is_split(facts: JsonObject) -> str:
-    """ "a batch of 7 into 3 shards of 3, 2 and 2, ..."."""
+    """ "a batch of 7 into 3 shards of 3, 2 and 2, ..."; or weights, the first of them named."""
+    if facts["weights"]:
+        named = [f"{w['name']} by {_axis(w)}" for w in facts["weights"] if w["of"] > 1]
+        more = len(facts["weights"]) - len(named[:MAX_WEIGHTS])
+        rest = f" and {counted(more, 'more variable')}" if more else ""
+        taken = "" if facts["any_batch"] else "; it takes inputs of one size"
+        listed = ", ".join(named[:MAX_WEIGHTS])
+        return f"weights into {facts['shards']} pieces: {listed}{rest}{taken}"
     sizes = shard_sizes(facts["batch"], facts["shards"])
     each = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} or {sizes[-1]}"
     batch = f"a batch of {facts['batch']:,}"
@@ -115,12 +131,17 @@ def _what_is_split(facts: JsonObject) -> str:
     return f"{batch} into {facts['shards']} shards of {each}: {along}"
 
 
-def _joints(facts: JsonObject) -> str:
+def _axis(weight: JsonObject) -> str:
+    axis: int = weight["axis"]
+    return ("rows", "columns")[axis] if weight["of"] == 2 else f"axis {axis}"
+
+
+def _joints(facts: JsonObject, part: str) -> str:
     """What stands where shards and whole ops meet."""
     counts = [
         f"{facts[key]:,} {'tensor is' if facts[key] == 1 else 'tensors are'} {words}"
         for key, words in (
-            ("sums", "summed over the shards (gradients, losses)"),
+            ("sums", f"summed over the {part}s" + " (gradients, losses)" * (part == "shard")),
             ("joins", "joined"),
             ("cuts", "cut"),
         )
@@ -146,4 +167,5 @@ def shards_sentences(tried: Sequence[TriedShards]) -> Iterator[tuple[str, str]]:
         if each.single_seconds is not None:
             said += f" ({seconds_text(each.single_seconds)} on one device)"
         name = "" if number else "shards"
-        yield name, f"{each.shards}: {said}"
+        of_weights = " pieces of weights" if each.cut == "weights" else ""
+        yield name, f"{each.shards}{of_weights}: {said}"

@@ -265,8 +265,6 @@ def simulation_facts(
     """`split`, `parallelism` and `data_parallel`, as report.json has them.
 
     Args:
-      prepared: what was simulated.
-      options: what it was prepared from.
       device_of_op: i4[N].
       can_run: whether every op lies where it has a kernel; nothing is told of a step that can't.
     """

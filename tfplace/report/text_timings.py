@@ -28,7 +28,6 @@ def comparison_facts(comparison: Comparison, is_kept: bool = False) -> Iterator[
     """Step times, the speed-up with its interval, and what disturbed the runs.
 
     Args:
-      comparison: what was measured.
       is_kept: whether what was `placed` has lost, so that the baseline is kept.
     """
     for tried in comparison.tried:

@@ -115,7 +115,6 @@ def search(
 
     Args:
       stages: what runs, in this order.
-      evaluator: answers what placements are worth.
       limits: of this search and of the earlier ones that it continues, together.
       on_progress: called after each update of the running policy.
       keeper: takes the search's state after every update. Where it holds an earlier state, the
@@ -173,17 +172,11 @@ def _is_over(log: TrialLog, limits: Limits) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _KeptStage:
-    """How one stage of a search is kept.
+    """How one stage of a search is kept."""
 
-    Attributes:
-      start: where the stage began.
-      keeper: takes its state; None where nothing is kept.
-      is_continued: whether the keeper holds the stage's earlier part.
-    """
-
-    start: StageStart
-    keeper: Keeper | None
-    is_continued: bool
+    start: StageStart  # where the stage began
+    keeper: Keeper | None  # takes its state; None where nothing is kept
+    is_continued: bool  # whether the keeper holds the stage's earlier part
 
     def policy(self, stage: Stage) -> Policy:
         """The stage's policy; where the stage is continued, as it was after its last update."""

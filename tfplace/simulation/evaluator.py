@@ -34,11 +34,7 @@ class SimulatingEvaluator:
         self._usable = problem.usable_bytes()
 
     def evaluate(self, device_of_op: IntArray) -> Sequence[Outcome]:
-        """Outcomes [B] of placements i4[B, N].
-
-        Raises:
-          ValueError: if the shape is wrong or a device does not exist.
-        """
+        """Outcomes [B] of placements i4[B, N]; ValueError: a wrong shape, or no such device."""
         makespans, peaks = self.simulator.run_many(device_of_op)
         return [
             self.judge(placement, makespan, peak)

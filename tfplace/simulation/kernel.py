@@ -24,7 +24,6 @@ def simulate(
     Of an executor's several orders these are of the first.
 
     Args:
-      arrays: the problem.
       scratch: as its `tracks_memory`, `may_give_up` and `logs` say.
       device_of_op: i4[N].
       limit: seconds; a run that can't end by then may be given up if scratch.may_give_up. Who

@@ -24,7 +24,6 @@ def run(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, limi
     """Runs one placement; all times and peaks are in scratch.
 
     Args:
-      arrays: the problem.
       scratch: after `reset`, and after `least_makespan` where there is a limit.
       device_of_op: i4[N].
       limit: seconds; a run that can't end by then is given up.

@@ -10,25 +10,15 @@ from graphs.problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class Transfers:
-    """The transfers of one run, X of them, in the order in which they were queued.
+    """The transfers of one run, X of them, in the order in which they were queued."""
 
-    Attributes:
-      tensor: i4[X].
-      source: i4[X] the device that sends it.
-      target: i4[X] the device that receives it.
-      start: f8[X] seconds; the copy's bytes are held from here.
-      release: f8[X] when the link's channels are free again.
-      arrival: f8[X] when the tensor is there.
-      bytes: i8[X].
-    """
-
-    tensor: IntArray
-    source: IntArray
-    target: IntArray
-    start: FloatArray
-    release: FloatArray
-    arrival: FloatArray
-    bytes: LongArray
+    tensor: IntArray  # i4[X]
+    source: IntArray  # i4[X] the device that sends it
+    target: IntArray  # i4[X] the device that receives it
+    start: FloatArray  # f8[X] seconds; the copy's bytes are held from here
+    release: FloatArray  # f8[X] when the link's channels are free again
+    arrival: FloatArray  # f8[X] when the tensor is there
+    bytes: LongArray  # i8[X]
 
 
 @dataclasses.dataclass(frozen=True)

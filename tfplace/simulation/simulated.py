@@ -109,7 +109,6 @@ def simulated(
     """Lays a problem out, unless an evaluator of it is at hand, and simulates one placement once.
 
     Args:
-      problem: what is simulated.
       device_of_op: i4[N], feasible or not.
       evaluator: one that was made for this problem; None makes one.
 

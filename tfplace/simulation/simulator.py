@@ -30,7 +30,6 @@ class Simulator:
         """Lays out the problem.
 
         Args:
-          problem: what is to be simulated.
           num_threads: threads of `run_many`; as many as this process may use cores if None.
 
         Raises:

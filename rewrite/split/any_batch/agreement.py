@@ -89,7 +89,6 @@ def differences(first: Decisions, second: Decisions, kept_whole: Collection[str]
     """{op: why it can't be split} of those that are not split alike at two sizes of the batch.
 
     Args:
-      first, second: what was decided at these sizes.
       kept_whole: ops of which that is known already.
     """
     found = {}

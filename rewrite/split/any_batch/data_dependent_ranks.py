@@ -21,7 +21,6 @@ def ops_of_unsure_rank(flat: FlatGraph, tried: Callable[[], Sequence[OpenStep]])
     """The Squeezes that may drop another dimension in another run, and units that hold a Squeeze.
 
     Args:
-      flat: the step.
       tried: gives it at several sizes; is asked only where a Squeeze names no axes.
     """
     library = flat.library

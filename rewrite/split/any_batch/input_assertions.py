@@ -90,7 +90,6 @@ def refuse_other_batches(
     """Adds the assertions that inputs hold as much as the batch has; returns their names.
 
     Args:
-      writer: takes the ops.
       following: see Decisions.
       batch: the first input, and which of its axes is the batch.
       dtype_of: of a tensor.
@@ -166,7 +165,6 @@ def have_effects_wait(
     Args:
       graph_def: a split step, changed.
       refusal: its assertion that the batch has enough entries.
-      library: {function: its definition}.
       unit_of_node: see FlatGraph.
     """
     view = GraphView(graph_def)

@@ -127,7 +127,6 @@ def bent_elements(
     """Of the elements of an op's output, which may be no straight line; broadcast to its shape.
 
     Args:
-      node: the op.
       inputs: what it reads.
       result: one of its outputs at the first batch size.
       index: which of its outputs.
@@ -254,7 +253,6 @@ def is_clipped(node: NodeDef, shapes: Sequence[Shape], inputs: Sequence[Line]) -
     `x[:200]` has all entries of a batch of 32, of 35 or of 100, and not of 300.
 
     Args:
-      node: the op.
       shapes: of its first input, at both batch sizes.
       inputs: what it reads.
     """

@@ -46,9 +46,6 @@ def decompose_norms(
     that makes the gradient of the images.
 
     Args:
-      flat: the step with its calls opened.
-      properties: of its tensors.
-      batch: how many entries the batch has.
       axis_of_feed: {fed tensor "op:0": which axis is its batch}.
 
     Returns:
@@ -188,8 +185,6 @@ def forward(
     """FusedBatchNorm* in training.
 
     Args:
-      attrs: of the op.
-      x, scale, offset: what it reads.
       old: mean and variance to run on from.
       is_run_on: whether somebody reads mean and variance to run on with.
 
@@ -228,11 +223,7 @@ def _running(
 def backward(
     attrs: Attributes, d_y: Tensor, x: Tensor, scale: Tensor, mean: Tensor, variance: Tensor
 ) -> list[Tensor]:
-    """FusedBatchNormGrad* in training.
-
-    Returns:
-      What takes the place of its outputs 0 to 2: d_x, d_scale, d_offset.
-    """
+    """What takes the place of outputs 0 to 2 of a FusedBatchNormGrad*: d_x, d_scale, d_offset."""
     import tensorflow as tf
 
     r = tf.math.rsqrt(variance + attrs["epsilon"])

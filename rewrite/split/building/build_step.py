@@ -1,6 +1,7 @@
 """Makes the graph of a split step from what was decided of each op."""
 
 from graphs.flat_graph import FlatGraph
+from graphs.function_library import library_of
 from graphs.host.time_limit import require_time
 from graphs.names import op_of
 from rewrite.split.any_batch.input_assertions import (
@@ -11,11 +12,12 @@ from rewrite.split.any_batch.input_assertions import (
 from rewrite.split.building.function_shapes import StepShapes
 from rewrite.split.building.graph_builder import GraphBuilder
 from rewrite.split.building.shard_functions import ShardFunctions
-from rewrite.split.building.shard_shapes import FixedShapes, OpenShapes
+from rewrite.split.building.shard_shapes import FixedShapes, OpenShapes, ShapesOfPieces
 from rewrite.split.building.step_tensors import StepTensors
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.decision import Split
 from rewrite.split.node_writer import NodeWriter, TakenNames
+from rewrite.split.pieces.convert import have_in_pieces
 from rewrite.split.split_step import SplitStep
 
 
@@ -25,15 +27,15 @@ def build_step(
     num_shards: int,
     advice: str = "",
     taken: TakenNames | None = None,
+    key: str = "",
 ) -> SplitStep:
     """The split step.
 
     Args:
-      flat: the unsplit step with its calls opened.
-      decisions: what becomes of each op.
       num_shards: M, at least 2 and at most the batch size.
       advice: of a step that takes inputs of several sizes: what to do with what it refuses.
       taken: names that the model has beside the step's.
+      key: of a step with weights in pieces: tells these from those of other models.
     """
     taken = taken or TakenNames()
     empty = type(flat.graph_def)(versions=flat.graph_def.versions)
@@ -47,23 +49,26 @@ def build_step(
     tensors = StepTensors(writer, shapes, decisions, num_shards, flat)
     functions = ShardFunctions(flat.library, decisions.batch, num_shards, taken.functions)
     builder = GraphBuilder(
-        writer, decisions, range(num_shards), copies, shapes, tensors, functions.adapt
+        writer, decisions, range(num_shards), copies, shapes, tensors, functions.adapt, key
     )
     read_whole = _ops_read_whole(flat, decisions) & copies.keys()
     for node in flat.graph_def.node:
         require_time()
         builder.add(node)
-        if node.op == "Const" and node.name in read_whole:
+        if (node.op == "Const" and node.name in read_whole) or node.name in decisions.pieces:
             builder.add_whole(node)  # so that whole ops read what they did before
     fetches = [_fetch(builder, fetch) for fetch in flat.fetches]
     graph_def, counts = writer.graph_def, tensors.counts
-    if shapes.refusal:
-        have_effects_wait(graph_def, shapes.refusal, flat.library, flat.unit_of_node)
     graph_def.library.CopyFrom(flat.graph_def.library)
     graph_def.library.function.extend(functions.functions)
+    pieces = {}
+    if decisions.pieces:
+        pieces = have_in_pieces(writer, decisions, copies, taken.functions)
+    if shapes.refusal:
+        have_effects_wait(graph_def, shapes.refusal, library_of(graph_def), flat.unit_of_node)
     return SplitStep(
         graph_def, fetches, writer.origin_of, {**copies, **builder.said},
-        counts["join"], counts["sum"], counts["cut"],
+        counts["join"], counts["sum"], counts["cut"], pieces,
     )  # fmt: skip
 
 
@@ -71,6 +76,8 @@ def _shapes(writer: NodeWriter, decisions: Decisions, num_shards: int, advice: s
     """How large shards are, behind what refuses inputs that the step doesn't take."""
     dtype_of = decisions.properties.dtype
     refusals = refuse_other_shapes(writer, decisions.asked_of_feed, dtype_of, advice)
+    if decisions.pieces and decisions.is_open:
+        return ShapesOfPieces(writer, decisions.batch, num_shards, refusals)
     if not decisions.is_open:
         return FixedShapes(writer, decisions.batch, num_shards, refusals)
     feed, axis = next(iter(decisions.axis_of_feed.items()))

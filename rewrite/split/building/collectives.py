@@ -34,15 +34,10 @@ _NOT_SENT = frozenset({"resource", "variant", "string"})
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """How a large tensor goes round.
+    """How a large tensor goes round."""
 
-    Attributes:
-      home: the shard beside which it begins or ends.
-      rows: the rows of each block; () where it goes in one piece.
-    """
-
-    home: int
-    rows: Sequence[int] = ()
+    home: int  # the shard beside which it begins or ends
+    rows: Sequence[int] = ()  # the rows of each block; () where it goes in one piece
 
 
 class AcrossShards:
@@ -74,7 +69,6 @@ class AcrossShards:
           combine: as Partial has it.
           name: of the op that makes it, if that is free.
           parts: its terms, one of each shard.
-          dtype: theirs.
           is_large: whether one arrives later than a message that holds nothing.
           way: how it goes round; None where all terms are combined at once.
         """
@@ -214,15 +208,10 @@ no other work hides what sending them takes."""
 
 @dataclasses.dataclass(frozen=True)
 class Home:
-    """Where a tensor that goes round begins or ends.
+    """Where a tensor that goes round begins or ends."""
 
-    Attributes:
-      shard: beside which it lies.
-      is_first: whether it is of one of the FIRST_VARIABLES.
-    """
-
-    shard: int
-    is_first: bool = False
+    shard: int  # beside which it lies
+    is_first: bool = False  # whether it is of one of the FIRST_VARIABLES
 
 
 class Homes:
@@ -298,11 +287,7 @@ Ring = Mapping[int, Sequence[Sequence[int]]]
 
 
 def ring_of(place_of_shard: Sequence[Place]) -> Ring:
-    """Where large tensors go round: over several hosts of several devices, or over many devices.
-
-    Args:
-      place_of_shard: [M] host and device of each shard.
-    """
+    """Where large tensors go round: over several hosts of several devices, or over many devices."""
     devices: dict[Place, list[int]] = defaultdict(list)
     for shard, place in enumerate(place_of_shard):
         devices[place].append(shard)

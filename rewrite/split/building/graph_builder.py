@@ -42,11 +42,12 @@ class GraphBuilder:
         shapes: ShardShapes,
         tensors: StepTensors | FunctionTensors,
         adapt: Adapt,
+        key: str = "",
     ):
-        """Begins; `shards` are those that live in the new graph."""
+        """Begins; `shards` are those that live in the new graph; `key` as for `build_step`."""
         self.writer, self.decided, self.copies, self.tensors = writer, decided, copies, tensors
         self.said: dict[str, list[str]] = {}
-        self._shards, self._shapes, self._adapt = shards, shapes, adapt
+        self._shards, self._shapes, self._adapt, self._key = shards, shapes, adapt, key
 
     def add(self, node: NodeDef) -> None:
         """Adds what an op becomes; ops come in the order of their graph."""
@@ -73,7 +74,10 @@ class GraphBuilder:
         parts_of_inputs = [self.tensors.parts(name, state) for name, state in pairs]
         for shard, name, *mine in zip(self._shards, names, *parts_of_inputs, strict=True):
             inputs = self._inputs_of_copy(node, answer, mine, shard)
-            self._adapt(self._add_op(node, alike, name, inputs, shard), answer, shard, self._shapes)
+            new = self._add_op(node, alike, name, inputs, shard)
+            self._adapt(new, answer, shard, self._shapes)
+            if node.op == "VarHandleOp":  # a piece of a variable is one of its own
+                new.attr["shared_name"].s = f"{self._key}/{name}".encode()
         for index, state in enumerate(answer.outputs):
             tensor, parts = f"{node.name}:{index}", [f"{name}:{index}" for name in names]
             if state == WHOLE:

@@ -45,8 +45,6 @@ class ShardFunctions:
 
         Args:
           node: the copy.
-          answer: what becomes of the op.
-          shard: whose copy it is.
           shapes: how large shards are, in the graph that the copy stands in.
         """
         if not answer.bodies:

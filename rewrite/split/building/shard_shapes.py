@@ -117,7 +117,6 @@ class FixedShapes:
           node: the op of the unsplit step.
           name: of the op that takes its place.
           part: the part of shard 0.
-          whole: the tensor.
         """
         return self._writer.const(name, whole.answer)
 
@@ -143,6 +142,38 @@ class FixedShapes:
         return ""
 
 
+class ShapesOfPieces(FixedShapes):
+    """Of a step with weights in pieces that takes inputs of several sizes.
+
+    What is cut has one size in all runs. All other sizes are those of the run.
+    """
+
+    def of_shard(self, sizes: SizesInput, shard: int) -> str:
+        """See FixedShapes."""
+        rest = np.zeros_like(sizes.value)
+        for entry, state in sizes.counting.items():
+            rest.reshape(-1)[entry] = state.size(self._batch) - state.size(self._sizes[shard])
+        if not rest.any():
+            return sizes.tensor
+        both = [sizes.tensor, self._writer.shared_const(rest, shard)]
+        name = f"split/shard_{shard}/shape"
+        mine = self._writer.op("Sub", name, both, T=sizes.value.dtype)
+        return sizes.or_unknown(self._writer, mine)
+
+    def of_whole(self, node: NodeDef, name: str, part: str, whole: WholeTensor) -> str:
+        """See FixedShapes."""
+        writer, number, state = self._writer, whole.answer.dtype, whole.state
+        if node.op == "Rank":
+            return writer.const(name, whole.answer)
+        shape = writer.op("Shape", f"{name}/part", [part], T=whole.dtype, out_type=number)
+        if isinstance(state, Sharded):
+            rest = np.zeros(whole.rank, number)
+            rest[state.axis] = state.size(self._batch) - state.size(self._sizes[0])
+            both = [shape, writer.shared_const(rest)]
+            shape = writer.op("AddV2", f"{name}/whole", both, T=number)
+        return answer_of_shape(writer, node, name, shape, number)
+
+
 class OpenShapes:
     """Of a step that takes any batch size: a few whole numbers that each run computes.
 
@@ -162,7 +193,6 @@ class OpenShapes:
         """Begins with how many entries there are.
 
         Args:
-          writer: takes the ops.
           feed: a fed tensor that holds the batch, and its dtype.
           axis: along which it does.
           num_shards: M.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from graphs.building.frames import depth_in_conditionals
 from graphs.flat_graph import FlatGraph
+from graphs.function_library import CUT
 from graphs.host.time_limit import require_time
 from graphs.names import data_inputs, op_of, tensor_of
 from graphs.protos import NodeDef, Nodes, is_open
@@ -90,7 +91,6 @@ class Analysis:
         """What becomes of each op, and the state of each tensor.
 
         Args:
-          facts: of the graph.
           given: {tensor that the graph is given: its state}.
           scope: what the names of the graph's lists begin with, unlike those of other graphs; empty
             for the main graph.
@@ -102,6 +102,9 @@ class Analysis:
             facts.complete(node)
             view = view_of(facts, self.batch, states, node, is_joined=not scope)
             answer = self._answer(facts, view, scope)
+            piece = given.get(f"{node.name}:0") if node.op == "VarHandleOp" else None
+            if isinstance(piece, Sharded):
+                answer = _pieces_of(node, piece, self.batch)
             is_split = isinstance(answer, Split) and not scope
             if is_split and _would_be_misread(node, facts.flat.nodes, answers, states):
                 answer = StayWhole(MISREAD)
@@ -215,6 +218,16 @@ class Analysis:
             return rule(view)
         except StayWholeError as found:
             return found.answer
+
+
+def _pieces_of(node: NodeDef, state: Sharded, count: int) -> Split:
+    """A variable in pieces of one size, each of which is one."""
+    shape = type(node.attr["shape"])()
+    shape.CopyFrom(node.attr["shape"])
+    shape.shape.dim[state.axis].size = state.size(count) // count
+    cut = type(node.attr["shape"])()
+    cut.list.i.extend([state.axis, state.outer])
+    return Split((), (state,), attrs={"shape": shape, CUT: cut})
 
 
 def _why_not(view: OpView, answer: Split) -> str:

@@ -141,6 +141,8 @@ class Decisions(DecidedGraph):
       any_shapes: {op: shapes of its outputs, -1 for a size that may be another one in each run} of
         a step that takes inputs of several sizes.
       refused: ops that always run, and don't take what they are given at these sizes.
+      pieces: {VarHandleOp: how its variable is cut}, where parts are not those of a batch; of that
+        `batch` is the number.
     """
 
     batch: int
@@ -155,6 +157,7 @@ class Decisions(DecidedGraph):
     not_cut: Collection[str] = ()
     any_shapes: Mapping[str, Sequence[Shape]] = dataclasses.field(default_factory=dict)
     refused: Set[str] = frozenset()
+    pieces: Mapping[str, Sharded] = dataclasses.field(default_factory=dict)
 
     @property
     def values(self) -> KnownValues:
@@ -179,7 +182,9 @@ class Decisions(DecidedGraph):
     @property
     def takes_any_batch(self) -> bool:
         """Whether the batch itself may have any size."""
-        return any(a in self.open_axes.get(feed, ()) for feed, a in self.axis_of_feed.items())
+        return bool(self.pieces and self.open_axes) or any(
+            a in self.open_axes.get(feed, ()) for feed, a in self.axis_of_feed.items()
+        )
 
 
 def decide(
@@ -193,20 +198,19 @@ def decide(
     left_whole: Collection[str] = (),
     bodies: Bodies | None = None,
     values: KnownValues | None = None,
+    pieces: Mapping[str, Sharded] | None = None,
 ) -> Decisions:
     """Asks the rules for every op, in the order of the graph.
 
     Args:
-      flat: the step with its calls opened.
       properties: of its tensors, at this batch size.
-      batch: how many entries the batch has.
       axis_of_feed: {fed tensor "op:0": which axis is its batch}.
       kept_whole: {op that must not be split: why}.
-      rules: {op type: its rule}.
       not_cut: whole ops whose outputs have no parts, though they look as if they had the batch.
       left_whole: ops that are not split, though they may be: what they make is cut again.
       bodies: the functions of the step, by the same rules, as they were opened and decided before.
       values: of the step's tensors, as far as no run can change them; found where not given.
+      pieces: {VarHandleOp: how its variable is cut}; such a variable is in `batch` pieces.
     """
     bodies = bodies or Bodies(flat.graph_def)
     analysis = Analysis(
@@ -214,6 +218,7 @@ def decide(
     )
     values = values or KnownValues(flat, properties)
     fed = _fed_states(flat, batch, axis_of_feed)
+    fed.update({f"{handle}:0": state for handle, state in (pieces or {}).items()})
     while True:  # ends: what is known of a list only grows
         facts = Facts(flat, properties, values)
         answers, states = analysis.ops(facts, fed, "")
@@ -236,6 +241,7 @@ def decide(
         dict(axis_of_feed),
         not_cut=frozenset(not_cut),
         refused=facts.refused - analysis.may_be_dead,
+        pieces=pieces or {},
     )
 
 

@@ -57,7 +57,6 @@ def is_counted(nodes: Nodes, tensor: str, value: Callable[[str], np.ndarray | No
     Numbers that a run looks up in a table may be 0, 1, 2 ... at the sizes that were tried only.
 
     Args:
-      nodes: {name: NodeDef}.
       tensor: row numbers "op:i" that no run can change, or such numbers added to others.
       value: a function from "op:i" to what no run can change.
     """

@@ -31,9 +31,7 @@ def repeated_ops(
     """{op: the answer that gives each shard its own copy of all of it}.
 
     Args:
-      flat, properties: the step.
       answers: what becomes of each op so far.
-      states: of each tensor.
       kept_whole: ops that must stay one.
     """
     small: set[str] = set()  # ops whose values every shard can have for itself

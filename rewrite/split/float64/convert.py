@@ -23,15 +23,10 @@ from rewrite.split.float64.types import fill_in_types, is_random, wide_type, wid
 
 @dataclasses.dataclass(frozen=True)
 class Traced:
-    """What a formula makes of inputs a0, a1, ...
+    """What a formula makes of inputs a0, a1, ..."""
 
-    Attributes:
-      ops: the ops that it adds.
-      outputs: names of the tensors that it returns, which may be inputs.
-    """
-
-    ops: Sequence[Operation]
-    outputs: Sequence[str]
+    ops: Sequence[Operation]  # the ops that it adds
+    outputs: Sequence[str]  # names of the tensors that it returns, which may be inputs
 
     def copied(
         self, inputs: Sequence[str], name_of: Callable[[str], str]
@@ -40,7 +35,6 @@ class Traced:
 
         Args:
           inputs: what takes the place of a0, a1, ...
-          name_of: the name of an op's copy.
         """
         given = {f"a{i}": name for i, name in enumerate(inputs)}
 
@@ -72,7 +66,6 @@ def traced(
     """Traces a formula for an op; for others like it once.
 
     Args:
-      node: the op.
       formula: from its attributes and tensors to tensors.
       inputs: the dtype and the shape, which may be None, of each tensor.
     """

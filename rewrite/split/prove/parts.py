@@ -25,7 +25,6 @@ def cut(array: np.ndarray, state: Sharded, sizes: Sequence[int]) -> list[np.ndar
     """The parts of a tensor, one per shard.
 
     Args:
-      array: the whole tensor.
       state: how it is cut.
       sizes: entries of the batch in each shard.
     """
@@ -40,11 +39,7 @@ def cut(array: np.ndarray, state: Sharded, sizes: Sequence[int]) -> list[np.ndar
 
 
 def join(parts: Sequence[np.ndarray], state: Sharded, sizes: Sequence[int]) -> np.ndarray:
-    """The whole tensor of its parts.
-
-    Raises:
-      ValueError: a part doesn't have the shape of its shard.
-    """
+    """The whole tensor of its parts; ValueError: a part doesn't have the shape of its shard."""
     shapes = [part.shape for part in parts]
     before, after = shapes[0][: state.axis], shapes[0][state.axis + 1 :]
     wanted = [(*before, state.size(size), *after) for size in sizes]
@@ -59,11 +54,7 @@ def join(parts: Sequence[np.ndarray], state: Sharded, sizes: Sequence[int]) -> n
 
 
 def combined(terms: Sequence[np.ndarray], combine: str) -> np.ndarray:
-    """What terms combine to.
-
-    Raises:
-      ValueError: the terms have different shapes.
-    """
+    """What terms combine to; ValueError: the terms have different shapes."""
     if len({term.shape for term in terms}) > 1:
         raise ValueError(f"the terms have the shapes {[term.shape for term in terms]}")
     return functools.reduce(_COMBINE[combine], terms)
@@ -75,7 +66,6 @@ def together(
     """What must be equal to the whole tensor: each of its copies, or what is made of all parts.
 
     Args:
-      parts: one for each shard.
       state: what they are of the whole.
       sizes: entries of the batch in each shard.
       is_mean: whether terms are weighted by their part of the batch.

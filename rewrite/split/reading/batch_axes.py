@@ -21,11 +21,7 @@ _PRIMES = [p for p in range(11, 1000) if all(p % q for q in range(2, p))]
 
 
 def read_batch_axes(texts: Sequence[str]) -> dict[str, int]:
-    """{input: axis} of "NAME=AXIS".
-
-    Raises:
-      UsageError: a text is none of these, or two contradict each other.
-    """
+    """{input: axis} of "NAME=AXIS"; UsageError: a text is none, or two contradict each other."""
     axes: dict[str, int] = {}
     for text in texts:
         name, _, axis = text.rpartition("=")
@@ -126,7 +122,6 @@ def apart(
     doesn't run so.
 
     Args:
-      flat: the step.
       reading: a size, and {fed tensor: its axis}, as `candidates` finds them.
       open_axes: {fed tensor: its axes of any size}.
       told: {fed tensor: axis} that the user named.

@@ -25,13 +25,7 @@ def merge_reads(flat: FlatGraph) -> FlatGraph:
     """The step without the reads that read what an earlier one does.
 
     Merged are reads that wait for nothing, of variables that the step never writes, or that all
-    their writes come after.
-
-    Args:
-      flat: the step with its calls opened.
-
-    Returns:
-      The step; the same object where there is nothing to merge.
+    their writes come after. The same object comes back where there is nothing to merge.
     """
     kept_for = _kept_for(flat)
     if not kept_for:
@@ -111,12 +105,7 @@ def gathers_of_reads(flat: FlatGraph) -> FlatGraph:
 
     Changed are those that wait for nothing, of variables that the step never writes, or that all
     their writes come after: a read sees then what the gather does. merge_reads makes reads one.
-
-    Args:
-      flat: the step with its calls opened.
-
-    Returns:
-      The step; the same object where there is nothing to change.
+    The same object comes back where there is nothing to change.
     """
     changed = _changed(flat)
     if not changed:

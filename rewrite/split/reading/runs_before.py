@@ -29,8 +29,6 @@ def runs_before(
     """{op: which of the ops with a bit surely come before it}.
 
     Args:
-      graph_def: a step.
-      bit_of: {op: its bit}.
       is_opened: whether functions that ops run are opened in their place.
       is_split: whether the step will be split.
 
@@ -71,12 +69,7 @@ def _may_be_constant(node: NodeDef, constants: Set[str]) -> bool:
 
 
 def with_nodes(flat: FlatGraph, nodes_for: Callable[[NodeDef], Sequence[NodeDef]]) -> FlatGraph:
-    """The step with other nodes.
-
-    Args:
-      flat: the step.
-      nodes_for: what takes the place of a node, and comes from where that does.
-    """
+    """The step with what `nodes_for` gives for each node, which comes from where that node does."""
     own = flat.graph_def
     rows = [
         (new, origin)

@@ -9,9 +9,10 @@ was given, some of its parts take less. So the order is said by a control edge b
 """
 
 import copy
+import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from graphs import op_types
 from graphs.building.frames import depth_in_conditionals, frame_stacks, loop_of
@@ -31,11 +32,7 @@ _HANDS_ON = op_types.HANDLE | op_types.MERGES
 def with_state_order(flat: FlatGraph) -> FlatGraph:
     """The step in which ops wait for others of one state where they might not when it is split.
 
-    Args:
-      flat: the step with its calls opened.
-
-    Returns:
-      The step; the same object where there is nothing to be said.
+    The same object comes back where there is nothing to be said.
     """
     missing = _missing(flat)
     if not missing:
@@ -51,14 +48,17 @@ def with_state_order(flat: FlatGraph) -> FlatGraph:
     return with_nodes(flat, nodes_for)
 
 
-def require_state_order(flat: FlatGraph, step: SplitStep) -> None:
+def require_state_order(flat: FlatGraph, step: SplitStep, pieces: Collection[str] = ()) -> None:
     """Reads a split step: what came before a write, or after it, does so in all shards.
+
+    Args:
+      pieces: the ops that hold variables of which each shard has a piece of its own.
 
     Raises:
       RewriteError: two ops of one state may run in another order.
     """
-    users = [names for names in _users_of_states(flat).values() if len(names) > 1]
-    names = dict.fromkeys(name for each in users for name in each)
+    users = {h: names for h, names in _users_of_states(flat).items() if len(names) > 1}
+    names = dict.fromkeys(name for each in users.values() for name in each)
     ends = op_types.MERGES | op_types.ENTER | op_types.EXIT
     writes = {
         name
@@ -70,14 +70,15 @@ def require_state_order(flat: FlatGraph, step: SplitStep) -> None:
     bit_of, bit_there = bits(names), bits(op for ops in ops_for.values() for op in ops)
     before = runs_before(flat.graph_def, bit_of)
     before_there = runs_before(step.graph_def, bit_there, is_opened=True)
-    for each in users:
+    for state, each in users.items():
+        pairs = functools.partial(zip, strict=True) if state in pieces else itertools.product
         for write, other in itertools.product([name for name in each if name in writes], each):
             for first, then in ((write, other), (other, write)):
                 if not before[then] & bit_of[first]:
                     continue
                 if not _may_be_first(flat.nodes[first]) or not _may_be_late(flat.nodes[then]):
                     continue
-                for op, late in itertools.product(ops_for[first], ops_for[then]):
+                for op, late in pairs(ops_for[first], ops_for[then]):
                     if not before_there[late] & bit_there[op]:
                         raise RewriteError(
                             f"reading a split step: {late!r} may run before {op!r}, which uses "

@@ -47,7 +47,6 @@ def split_by_factors(
     """The answer of a rule that is given as factors.
 
     Args:
-      view: the op.
       inputs: for each data input a label for each dimension; None for a dimension that can't be
         cut (or that is broadcast). Instead of a row None for a parameter (axes, a permutation),
         which is always taken whole; so are inputs behind the last row.

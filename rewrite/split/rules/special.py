@@ -6,9 +6,9 @@ import math
 from rewrite.split.decision import Answer, Split, StayWhole
 from rewrite.split.rules.elementwise import elementwise
 from rewrite.split.rules.factors import ACROSS, axes, split_by_factors
-from rewrite.split.rules.op_view import UNKNOWN_SHAPE, OpView, whole_inputs
+from rewrite.split.rules.op_view import UNKNOWN_SHAPE, InputView, OpView, whole_inputs
 from rewrite.split.rules.rows import by_row
-from rewrite.split.states import SUM, WHOLE, Sharded
+from rewrite.split.states import SUM, WHOLE, Sharded, can_be_cut
 
 TENSORFLOW_1 = (
     "it is part of a loop or conditional of TensorFlow 1, made of single ops; a graph that is made "
@@ -111,6 +111,23 @@ def bincount(view: OpView) -> Answer:
     if len(shape) != 1 or (is_dense and view.attr("binary_output").b):
         return ACROSS
     return split_by_factors(view, rows, [[None]], "sum")
+
+
+def read_variable(view: OpView) -> Answer:
+    """ReadVariableOp of a variable in pieces."""
+    return Split(view.states, view.states)
+
+
+def update_variable(view: OpView) -> Answer:
+    """What changes each element of a variable by the elements at the same place: each piece."""
+    state = view.states[0]
+    if not isinstance(state, Sharded):
+        return updates(view)
+
+    def is_cut(given: InputView) -> bool:
+        return given.dtype == "resource" or can_be_cut(given.shape, state, view.batch)
+
+    return Split(tuple(state if is_cut(each) else WHOLE for each in view.inputs), ())
 
 
 def updates(view: OpView) -> Answer:

@@ -22,15 +22,10 @@ WHOLE_SCOPE = "whole"
 
 @dataclasses.dataclass(frozen=True)
 class GraphWithBoth:
-    """A graph that holds the split and the unsplit step.
+    """A graph that holds the split and the unsplit step."""
 
-    Attributes:
-      graph_def: the split step under the names of the unsplit one's whole ops.
-      whole_name: {op of the unsplit step: its name now}, where that has changed.
-    """
-
-    graph_def: GraphDef
-    whole_name: Mapping[str, str]
+    graph_def: GraphDef  # the split step under the names of the unsplit one's whole ops
+    whole_name: Mapping[str, str]  # {op of the unsplit step: its name now}, where that has changed
 
     def whole_tensor(self, name: str) -> str:
         """A tensor or op of the unsplit step by its name now."""
@@ -54,7 +49,6 @@ def split_beside(
 
     Args:
       graph_def: the model's main graph.
-      flat: the unsplit step.
       step: the split step; the fetches that `outputs` names are Identity ops.
       outputs: {Identity op of the split step: the fetched tensor "op:i" that it stands for}.
       fetches: of the unsplit step, by the names that the main graph has.
@@ -123,11 +117,7 @@ def _fetched(
 def _run_with(
     graph_def: GraphDef, asked: Collection[str], shared: Collection[str], effects: Sequence[str]
 ) -> None:
-    """Has an op that is fetched run what the step does besides, unless they do so anyway.
-
-    Raises:
-      UsageError: no op can wait for it.
-    """
+    """Has a fetched op run the step's effects, unless it does so anyway; UsageError: none can."""
     nodes = {node.name: node for node in graph_def.node}
 
     def before(ops: Collection[str]) -> set[str]:
@@ -185,7 +175,6 @@ def redirect(node: NodeDef, whole_name: Mapping[str, str]) -> None:
     """Makes an op of the unsplit step, changed in place, read those that moved.
 
     Args:
-      node: of the main graph.
       whole_name: {op: its name now}.
     """
     for i, name in enumerate(node.input):
@@ -253,12 +242,7 @@ def redirect_signatures(
 
 
 def rename_tensors(info: TensorInfo, new_name: Callable[[str], str]) -> None:
-    """Gives the names in a TensorInfo to `new_name`: a tensor's, a sparse one's, or a composite's.
-
-    Args:
-      info: changed in place.
-      new_name: from a name to what stands there instead.
-    """
+    """Replaces a TensorInfo's names, in place: a tensor's, a sparse one's, or a composite's."""
     if info.WhichOneof("encoding") == "coo_sparse":
         for field, value in info.coo_sparse.ListFields():
             setattr(info.coo_sparse, field.name, new_name(value))

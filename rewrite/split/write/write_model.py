@@ -17,6 +17,7 @@ from rewrite.emit import saved_with
 from rewrite.split.functions import as_body
 from rewrite.split.split_step import SplitStep
 from rewrite.split.write.split_graph import redirect, redirect_signatures, split_beside
+from rewrite.split.write.weights import WholeFirst, names_of_pieces
 from rewrite.written_signature import (
     has_own,
     run_name,
@@ -34,20 +35,26 @@ def written(
     Args:
       source: the model as it came.
       own: its main graph.
-      flat: the unsplit step.
-      step: the split step.
       outputs: {Identity op of both steps: the fetched tensor that it stands for}.
     """
     name = run_name(source)
-    call = signature_call(own, source.fetches)
+    call, start = signature_call(own, source.fetches), source.initialization
     meta_graph = copy.deepcopy(source.meta_graph_def)
     whole: Sequence[str] = ()
     if call is not None and source.saved_model_dir and name in source.signatures:
-        write_split_signature(meta_graph, name, call, step)
+        function = write_split_signature(meta_graph, name, call, step)
         graph_def = meta_graph.graph_def
+        if step.pieces:
+            WholeFirst(graph_def, step).in_functions(meta_graph, function)
     else:
         both = split_beside(own, flat, step, outputs, source.fetches)
         graph_def = both.graph_def
+        if step.pieces:
+            restore = "" if meta_graph is None else meta_graph.saver_def.restore_op_name
+            others = WholeFirst(graph_def, step)
+            others.in_main_graph([*start.init_ops, start.restore_op, restore])
+            if meta_graph is not None:
+                others.in_functions(meta_graph, "")
         whole = [both.whole_tensor(fetch) for fetch in source.fetches]
         if meta_graph is not None:
             meta_graph.graph_def.CopyFrom(graph_def)
@@ -60,6 +67,9 @@ def written(
         split_graph=None if source.saved_model_dir else graph_def,
         whole_fetches=tuple(whole),
         signatures=source.signatures if meta_graph is None else read_signatures(meta_graph),
+        initialization=dataclasses.replace(
+            start, random_variables=[*start.random_variables, *names_of_pieces(step)]
+        ),
     )
     if not source.saved_model_dir:
         return split
@@ -81,12 +91,11 @@ def _with_shapes(graph_def: GraphDef, feeds: Sequence[TensorSpec]) -> GraphDef:
 
 def write_split_signature(
     meta_graph: MetaGraphDef, name: str, call: NodeDef, step: SplitStep
-) -> None:
-    """Makes the signature's function the split step; the unsplit one stays beside it.
+) -> str:
+    """Makes the signature's function the split step; the unsplit one stays beside it; returns it.
 
     Args:
       meta_graph: the MetaGraphDef, changed in place.
-      name: of the signature.
       call: the op of the main graph that calls the signature's function.
       step: its fetches are the function's outputs in their order, then ops.
     """
@@ -110,6 +119,7 @@ def write_split_signature(
         _add_whole_object(
             meta_graph.object_graph_def, name, function_name, whole.signature.name, added
         )
+    return function_name
 
 
 def _whole_function(function: str, library: FunctionDef) -> str:

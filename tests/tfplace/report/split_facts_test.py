@@ -82,6 +82,7 @@ def test_data_parallelism_that_can_not_be_had_says_why(tmp_path):
 def test_what_stays_whole_is_said_with_its_share():
     facts = {
         "shards": 4, "axes": {"x": 0, "y": 0, "times": 1}, "batch": 8, "any_batch": True,
+        "weights": [],
         "sharded_ops": 3, "whole_ops": 1_005, "sums": 0, "joins": 1, "cuts": 2,
         "whole_because": [{"op_type": "Where", "count": 4, "reason": "why", "flops_share": 0.6},
                           {"op_type": "Identity", "count": 1, "reason": AN_OUTPUT}],

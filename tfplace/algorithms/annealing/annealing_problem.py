@@ -23,15 +23,10 @@ LEAST_PENALTY = 2.0
 
 
 class Energy(NamedTuple):
-    """Energies compare as tuples do: any placement that can run is better than any other.
+    """Energies compare as tuples do: any placement that can run is better than any other."""
 
-    Attributes:
-      is_infeasible: whether the placement lacks memory, or can't run at all.
-      seconds: its step time, times `memory_penalty`; inf where it can't run.
-    """
-
-    is_infeasible: bool
-    seconds: float
+    is_infeasible: bool  # whether the placement lacks memory, or can't run at all
+    seconds: float  # its step time, times `memory_penalty`; inf where it can't run
 
 
 CANNOT_RUN = Energy(True, math.inf)
@@ -61,7 +56,6 @@ def energy_of(outcome: Outcome, usable: FloatArray, overflow_weight: float) -> E
     """The energy of an evaluated placement.
 
     Args:
-      outcome: what an evaluator said.
       usable: f8[D] bytes.
       overflow_weight: see `memory_penalty`.
     """

@@ -26,17 +26,11 @@ from tfplace.simulation.scratch import Scratch, new_scratch, timing_scratch
 
 
 class Phase(NamedTuple):
-    """How a chain goes on for a while.
+    """How a chain goes on for a while."""
 
-    Attributes:
-      focus: the level drawn most often, 0 for the coarsest to 1 for the finest.
-      temperature: as a share of the step time.
-      num_trials: moves to try.
-    """
-
-    focus: float
-    temperature: float
-    num_trials: int
+    focus: float  # the level drawn most often, 0 for the coarsest to 1 for the finest
+    temperature: float  # as a share of the step time
+    num_trials: int  # moves to try
 
 
 class Chain:
@@ -125,37 +119,22 @@ CURRENT, BEST = range(2)
 
 
 class ChainState(NamedTuple):
-    """Where a chain is.
+    """Where a chain is."""
 
-    Attributes:
-      position: the current placement.
-      best: i4[N] the best placement since the chain began.
-      energy: f8[2] seconds of both energies, at CURRENT and BEST.
-      feasible: i8[2] of both, 0 or 1.
-      memory_binds: i8[1] 1 once a placement did not fit.
-    """
-
-    position: Position
-    best: IntArray
-    energy: FloatArray
-    feasible: LongArray
-    memory_binds: LongArray
+    position: Position  # the current placement
+    best: IntArray  # i4[N] the best placement since the chain began
+    energy: FloatArray  # f8[2] seconds of both energies, at CURRENT and BEST
+    feasible: LongArray  # i8[2] of both, 0 or 1
+    memory_binds: LongArray  # i8[1] 1 once a placement did not fit
 
 
 class ChainConfig(NamedTuple):
-    """What stays the same during a phase.
+    """What stays the same during a phase."""
 
-    Attributes:
-      choice_limits: f8[L * K], see `moves.choice_limits`.
-      usable: f8[D] bytes.
-      overflow_weight: see `energy.memory_penalty`.
-      temperature: as a share of the step time.
-    """
-
-    choice_limits: FloatArray
-    usable: FloatArray
-    overflow_weight: float
-    temperature: float
+    choice_limits: FloatArray  # f8[L * K], see `moves.choice_limits`
+    usable: FloatArray  # f8[D] bytes
+    overflow_weight: float  # see `energy.memory_penalty`
+    temperature: float  # as a share of the step time
 
 
 def new_chain(num_ops: int, seed: int) -> ChainState:
@@ -182,11 +161,9 @@ def anneal(
     """A phase of the chain at one temperature: Metropolis's rule on the ratio of energies.
 
     Args:
-      arrays: the problem.
       timing: scratch of its own for runs of which only the time counts.
       full: scratch of its own for runs that track memory, which take about half as long again.
       levels: what moves as one.
-      config: how.
       state: goes on from there.
       num_trials: moves to try.
     """
@@ -251,7 +228,6 @@ def trace_critical_path(arrays: SimulationArrays, scratch: Scratch, position: Po
     moves are worth trying.
 
     Args:
-      arrays: the problem.
       scratch: holds the run of the position's placement.
       position: takes the path, without ops of no time.
     """

@@ -77,7 +77,6 @@ def coarse_to_fine(
     """Minimum cuts into ever more groups, colocation units last.
 
     Args:
-      problem: N ops.
       sizes: groups per level, ascending; what the problem has too few units for is left out.
       seed: of the cuts: where the borders of coarse groups lie decides what a coarse move can do.
       by_role: whether coarse groups keep together what repeats itself, where much does.
@@ -99,7 +98,6 @@ def cuts(
 
     Args:
       sizes: ascending.
-      seed: of the cuts.
       of_units: for sizes that `preferred` has too few groups for.
       preferred: of the same problem, from groups that stay whole.
     """
@@ -192,7 +190,6 @@ class LevelsInTurn:
         """The levels of one run; several threads may ask for them.
 
         Args:
-          seed: of the cuts.
           turn: 0, 1, ...
         """
         problem, of_units = self._problem, self._of_units

@@ -7,6 +7,7 @@ import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.problem import Outcome, Problem
+from tfplace.algorithms.annealing import moves
 from tfplace.algorithms.annealing.annealing_problem import (
     CANNOT_RUN,
     Energy,
@@ -15,13 +16,6 @@ from tfplace.algorithms.annealing.annealing_problem import (
 )
 from tfplace.algorithms.annealing.config import LocalSearchConfig
 from tfplace.algorithms.annealing.levels import Levels, coarse_to_fine
-from tfplace.algorithms.annealing.moves import (
-    bell,
-    choice_limits,
-    fill_neighbours,
-    new_position,
-    random_share,
-)
 from tfplace.algorithms.placers.one_shot import Start
 from tfplace.search.kept.snapshot import Snapshot
 from tfplace.search.trial import Proposal
@@ -61,7 +55,7 @@ class LocalSearch:
         self._starts = list(starts)
         self._best: IntArray | None = None
         self._best_energy = CANNOT_RUN
-        self._position = new_position(problem.num_ops, seed)
+        self._position = moves.new_position(problem.num_ops, seed)
         self._energy = CANNOT_RUN  # of the position
         self._num_passes = 0
         self._trials_left = 0  # of this pass
@@ -78,10 +72,10 @@ class LocalSearch:
         assert self._levels is not None
         size = round(TAKEN_PER_BATCH / max(self._acceptance, 1e-3))
         size = min(max(size, 2), self._config.max_batch, self._trials_left)
-        weights = bell(self._levels, self._share_done(), self._config.focus)
-        limits = choice_limits(self._levels, weights, self._config.kind_weights)
+        weights = moves.bell(self._levels, self._share_done(), self._config.focus)
+        limits = moves.choice_limits(self._levels, weights, self._config.kind_weights)
         neighbours = np.empty((size, self._problem.num_ops), dtype=np.int32)
-        fill_neighbours(self._levels, limits, self._position, neighbours)
+        moves.fill_neighbours(self._levels, limits, self._position, neighbours)
         return Proposal(neighbours)
 
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
@@ -185,4 +179,4 @@ class LocalSearch:
             return True
         rise = math.log(energy.seconds / max(self._energy.seconds, 1e-300))
         chance = math.exp(-rise / self._temperature())
-        return bool(random_share(self._position.random) < chance)
+        return bool(moves.random_share(self._position.random) < chance)

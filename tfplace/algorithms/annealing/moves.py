@@ -33,25 +33,15 @@ MAX_DRAWS = 20
 
 
 class Position(NamedTuple):
-    """A placement that moves change, and what drawing and taking back a move needs.
+    """A placement that moves change, and what drawing and taking back a move needs."""
 
-    Attributes:
-      device_of_op: i4[N] the placement.
-      random: u8[2] state of the random generator.
-      changed_op: i4[2N] ops that the last move changed, in order; an op may come twice.
-      changed_from: i4[2N] the device of each of them before.
-      num_changed: i8[1] how many entries of these count.
-      critical: i4[N] ops of a critical path, last to first, without those of no time.
-      num_critical: i8[1] how many entries count; 0 where no path is known.
-    """
-
-    device_of_op: IntArray
-    random: WordArray
-    changed_op: IntArray
-    changed_from: IntArray
-    num_changed: LongArray
-    critical: IntArray
-    num_critical: LongArray
+    device_of_op: IntArray  # i4[N] the placement
+    random: WordArray  # u8[2] state of the random generator
+    changed_op: IntArray  # i4[2N] ops that the last move changed, in order; an op may come twice
+    changed_from: IntArray  # i4[2N] the device of each of them before
+    num_changed: LongArray  # i8[1] how many entries of these count
+    critical: IntArray  # i4[N] ops of a critical path, last to first, without those of no time
+    num_critical: LongArray  # i8[1] how many entries count; 0 where no path is known
 
 
 def new_position(num_ops: int, seed: int) -> Position:
@@ -100,9 +90,7 @@ def make_move(levels: Levels, limits: FloatArray, position: Position) -> None:
     """Draws moves until one changes something, or many have not; it can be taken back.
 
     Args:
-      levels: the groups.
       limits: f8[L * K], see `choice_limits`.
-      position: what is changed.
     """
     position.num_changed[0] = 0
     for _ in range(MAX_DRAWS):

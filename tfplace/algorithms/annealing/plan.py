@@ -63,32 +63,20 @@ class Round:
 
 @dataclasses.dataclass(frozen=True)
 class RunSlot:
-    """One run of every chain, side by side, each with one candidate.
+    """One run of every chain, side by side, each with one candidate."""
 
-    Attributes:
-      round_number: of its round.
-      number: of the slot within its round: chain c of C takes candidate number * C + c.
-      first: share of the whole annealing after which it begins, 0 to 1.
-      last: share after which it ends.
-    """
-
-    round_number: int
-    number: int
-    first: float
-    last: float
+    round_number: int  # of its round
+    number: int  # of the slot within its round: chain c of C takes candidate number * C + c
+    first: float  # share of the whole annealing after which it begins, 0 to 1
+    last: float  # share after which it ends
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Which runs are made, one after another, and how long each of them lasts.
+    """Which runs are made, one after another, and how long each of them lasts."""
 
-    Attributes:
-      rounds: in their order.
-      slots: of all rounds, in their order; together they last from 0 to 1.
-    """
-
-    rounds: Sequence[Round]
-    slots: Sequence[RunSlot]
+    rounds: Sequence[Round]  # in their order
+    slots: Sequence[RunSlot]  # of all rounds, in their order; together they last from 0 to 1
 
     def slot_number(self, share_used: float) -> int:
         """The slot that is due when so much of the budget is used; the last one beyond the end."""

@@ -104,19 +104,12 @@ def group_adjacency(graph: OpGraph, grouping: Grouping) -> npt.NDArray[np.bool_]
 
 @dataclasses.dataclass(frozen=True)
 class OpTable:
-    """What the features of any grouping are sums of.
+    """What the features of any grouping are sums of."""
 
-    Attributes:
-      type_counts: f8[N, V] sparse, a single 1 in each row.
-      output_shapes: f8[N, 24].
-      seconds: f8[N] on the fastest device that the op may use.
-      output_bytes: f8[N] of all tensors that the op makes.
-    """
-
-    type_counts: sparse.csr_array
-    output_shapes: FloatArray
-    seconds: FloatArray
-    output_bytes: FloatArray
+    type_counts: sparse.csr_array  # f8[N, V] sparse, a single 1 in each row
+    output_shapes: FloatArray  # f8[N, 24]
+    seconds: FloatArray  # f8[N] on the fastest device that the op may use
+    output_bytes: FloatArray  # f8[N] of all tensors that the op makes
 
 
 def op_table(problem: Problem) -> OpTable:

@@ -79,7 +79,6 @@ class GroupPlacer:
         """Optimizer steps on one batch; returns mean reward, loss, entropy and KL.
 
         Args:
-          proposal: of `propose`.
           outcomes: [B].
           teaches: bool[B] outcomes to learn from; None for all.
           steps: 1 or more.
@@ -127,11 +126,7 @@ class ColocRL(GroupPlacer):
     def __init__(
         self, problem: Problem, seed: int = 0, config: ColocRLConfig | None = None
     ) -> None:
-        """Groups the problem and makes an untrained policy.
-
-        Raises:
-          ConstraintError: an op may lie on no device.
-        """
+        """Groups the problem, with an untrained policy; ConstraintError: an op may lie nowhere."""
         self.config = config or ColocRLConfig()
         grouped = grouped_problem(problem, self.config.grouping, seed)
         appraisal = Appraisal(problem, self.config.baseline_decay, self.config.first_baseline)
@@ -168,9 +163,7 @@ class Spotlight(GroupPlacer):
         """Groups the problem and makes an untrained policy.
 
         Args:
-          problem: what is to be placed.
           seed: of groups, weights and samples.
-          config: numbers.
           start: a legal placement i4[N] to go on from, or None for Spotlight as published. Then
             groups don't cross its borders, and the untrained policy is not uniform but
             (1 − ε)·1[d = start] + ε/D, with config.start_epsilon; the baseline is that of the

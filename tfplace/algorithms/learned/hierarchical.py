@@ -18,17 +18,9 @@ from tfplace.algorithms.learned.features import (
     op_table,
     type_ids,
 )
+from tfplace.algorithms.learned.learning import policy_gradient
 from tfplace.algorithms.learned.learning.appraisal import Appraisal, feasible
-from tfplace.algorithms.learned.learning.policy_gradient import (
-    Descent,
-    policy_gradient_loss,
-    require_finite,
-)
-from tfplace.algorithms.learned.policies.distributions import (
-    FORBIDDEN,
-    GroupedProposal,
-    gumbel_noise,
-)
+from tfplace.algorithms.learned.policies import distributions
 from tfplace.algorithms.learned.policies.graph_embedding import dense
 from tfplace.algorithms.learned.policies.seq2seq import Sequence as GroupSequence
 from tfplace.algorithms.learned.sequence_learner import SequenceLearner, reinforce_loss
@@ -39,16 +31,11 @@ from tfplace.search.trial import Proposal
 
 
 @dataclasses.dataclass(frozen=True)
-class HierarchicalProposal(GroupedProposal):
-    """Placements of one sampled grouping.
+class HierarchicalProposal(distributions.GroupedProposal):
+    """Placements of one sampled grouping."""
 
-    Attributes:
-      group_of_unit: i4[U] the group of each colocation unit.
-      sequence: the groups' features f4[G, F] and the noise on their logits f4[G, D].
-    """
-
-    group_of_unit: IntArray
-    sequence: GroupSequence
+    group_of_unit: IntArray  # i4[U] the group of each colocation unit
+    sequence: GroupSequence  # the groups' features f4[G, F] and the noise on their logits f4[G, D]
 
 
 class Hierarchical:
@@ -66,11 +53,7 @@ class Hierarchical:
     def __init__(
         self, problem: Problem, seed: int = 0, config: HierarchicalConfig | None = None
     ) -> None:
-        """Makes an untrained Grouper and Placer.
-
-        Raises:
-          ConstraintError: an op may lie on no device.
-        """
+        """Makes an untrained Grouper and Placer; ConstraintError: an op may lie on no device."""
         self.config = config or HierarchicalConfig()
         self._problem = problem
         self._units = colocation_units(problem.graph)
@@ -80,7 +63,7 @@ class Hierarchical:
         # There are more minimum cuts than asked for where there are more sets of allowed devices.
         self._num_groups = max(self.config.grouper.num_groups, start.grouping.num_groups)
         self._grouper = self._new_grouper(start.grouping, seed)
-        self._descent = Descent(
+        self._descent = policy_gradient.Descent(
             self._grouper, self.config.grouper.optimizer, names=("grouper", "grouper_optimizer")
         )
         self._table = op_table(problem)
@@ -104,7 +87,7 @@ class Hierarchical:
         sequence = self._sequence(groups)
         size = self.config.placements_per_grouping if self._has_choice else 1
         shape = (self._num_groups, size, self._problem.num_devices)
-        devices, logs = self._placer.sample(sequence, gumbel_noise(self._rng, shape))
+        devices, logs = self._placer.sample(sequence, distributions.gumbel_noise(self._rng, shape))
         return HierarchicalProposal(
             self._device_of_op(groups, devices), devices, logs, group_of_unit, sequence
         )
@@ -123,7 +106,7 @@ class Hierarchical:
         placer = self._placer.learn(proposal.sequence, proposal, advantages)
         advantage = tf.constant(advantages.mean(keepdims=True), tf.float32)
         loss = float(self._descend(tf.constant(proposal.group_of_unit), advantage))
-        require_finite("HDP's Grouper", {"loss": loss})
+        policy_gradient.require_finite("HDP's Grouper", {"loss": loss})
         return {**scalars, **placer, "grouper_loss": loss}
 
     def state(self) -> snapshot.Snapshot:
@@ -168,7 +151,7 @@ class Hierarchical:
         prior = np.zeros((len(features), self._problem.num_devices))
         if self._num_updates < self.config.noise_updates:
             prior += self._rng.normal(scale=self.config.noise_scale, size=prior.shape)
-        prior[:, ~self._allowed.any(axis=0)] = FORBIDDEN
+        prior[:, ~self._allowed.any(axis=0)] = distributions.FORBIDDEN
         return GroupSequence(tf.constant(features), tf.constant(prior, tf.float32))
 
     def _fastest_devices(self) -> IntArray:
@@ -187,7 +170,7 @@ class Hierarchical:
     def _descent_step(self, groups: Tensor, advantage: Tensor) -> Tensor:
         with tf.GradientTape() as tape:
             log_probs = self._grouper.log_probs(groups)[tf.newaxis]
-            loss = policy_gradient_loss(log_probs, advantage)
+            loss = policy_gradient.policy_gradient_loss(log_probs, advantage)
         self._descent.step(tape, loss)
         return loss
 

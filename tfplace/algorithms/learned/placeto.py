@@ -9,25 +9,16 @@ from graphs.op_graph import FloatArray
 from graphs.problem import Measurement, Outcome, Problem
 from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import PlacetoConfig
-from tfplace.algorithms.learned.learning.appraisal import (
-    over_root_mean_square,
-    penalised_seconds,
-    reference_seconds,
-)
+from tfplace.algorithms.learned.learning import appraisal
 from tfplace.algorithms.learned.learning.policy_gradient import (
     Descent,
     mean_entropy,
     policy_gradient_loss,
     require_finite,
 )
+from tfplace.algorithms.learned.policies import placement_features
 from tfplace.algorithms.learned.policies.distributions import chosen_log_probs, log_prior
 from tfplace.algorithms.learned.policies.graph_embedding import GraphEmbedding, GraphState
-from tfplace.algorithms.learned.policies.placement_features import (
-    DEVICE_WIDTH,
-    GROUP_WIDTH,
-    episode_features,
-    graph_relations,
-)
 from tfplace.grouping.grouped_problem import grouped_problem
 from tfplace.search.kept import snapshot
 from tfplace.search.trial import Proposal
@@ -54,14 +45,14 @@ class Placeto:
         """
         self.config = config or PlacetoConfig()
         self.grouped = grouped_problem(problem, self.config.grouping, seed)
-        self._features = episode_features(self.grouped)
-        self._relations = graph_relations(self.grouped)
+        self._features = placement_features.episode_features(self.grouped)
+        self._relations = placement_features.graph_relations(self.grouped)
         self._priors = log_prior(self.grouped.allowed)
-        widths = GROUP_WIDTH, DEVICE_WIDTH
+        widths = placement_features.GROUP_WIDTH, placement_features.DEVICE_WIDTH
         self._policy = GraphEmbedding(widths, self.config.units, self.config.rounds, seed)
         self._descent = Descent(self._policy, self.config.optimizer)
         self._rng = np.random.default_rng(seed)
-        self._reference = reference_seconds(problem)
+        self._reference = appraisal.reference_seconds(problem)
         seconds = np.where(self.grouped.allowed, self._features.seconds, np.inf)
         self._best = seconds.argmin(axis=1).astype(np.int32)
         self._best_seconds = np.inf
@@ -86,7 +77,7 @@ class Placeto:
         """Notes the step time; updates the policy at an episode's end."""
         (outcome,) = outcomes
         usable = self.grouped.problem.usable_bytes()
-        seconds = penalised_seconds(outcome, self._reference, usable) / self._reference
+        seconds = appraisal.penalised_seconds(outcome, self._reference, usable) / self._reference
         self._seconds.append(seconds)
         if isinstance(outcome, Measurement) and seconds < self._best_seconds:
             self._best, self._best_seconds = self._placement.copy(), seconds
@@ -179,7 +170,7 @@ class Placeto:
         progress = min(self._num_episodes / self.config.decay_episodes, 1.0)
         first, last = self.config.optimizer.learning_rate, self.config.last_learning_rate
         self._descent.optimizer.learning_rate.assign(first + (last - first) * progress)
-        advantages = over_root_mean_square(returns - baseline)
+        advantages = appraisal.over_root_mean_square(returns - baseline)
         loss, entropy = self._descend(
             GraphState(*(tf.concat(part, axis=0) for part in zip(*self._states, strict=True))),
             tf.constant(self._devices),

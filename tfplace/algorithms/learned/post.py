@@ -47,9 +47,7 @@ class Post:
         """Groups the problem; the policy starts uniform.
 
         Args:
-          problem: what is to be placed.
           seed: of groups and samples.
-          config: numbers.
           start: a legal placement i4[N] to go on from, or None for Post as published. Then groups
             don't cross its borders, and f starts as if it were the elite of an earlier period,
             with config.start_epsilon; the baseline is that of the first batch.

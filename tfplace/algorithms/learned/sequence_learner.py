@@ -81,7 +81,6 @@ class SequenceLearner:
         """Takes optimizer steps on one batch; returns the last one's loss, entropy and KL.
 
         Args:
-          sequence: what was placed.
           proposal: B placements of it.
           advantages: f8[B].
           steps: 1 or more.

@@ -70,7 +70,6 @@ def data_parallel_starts(problem: Problem, seed: int = 0) -> IntArray:
 
     Args:
       problem: of a split step.
-      seed: changes nothing.
     """
     ring = in_a_ring(problem)
     in_turn, by_speed = _shards_in_turn(problem, devices=ring), shards_by_speed(problem, ring)

@@ -32,32 +32,21 @@ NOBODY = -1
 
 
 class _ReadyOps(NamedTuple):
-    """Ops that can start, and devices that wait for one of them.
+    """Ops that can start, and devices that wait for one of them."""
 
-    Attributes:
-      pending: i4[N] inputs whose producer is not placed.
-      arrival: f8[N, D] when a ready op's last input is on each device.
-      ready: i4[N] ops without pending inputs, in the order in which they became so.
-      compared: i4[MAX_COMPARED] those among them that may be next, in any order.
-      slot_free: f8[D, S] seconds when each slot of each device is free.
-      kept_for: i4[D] the op that a device is kept for, or NOBODY.
-      kept_until: f8[D] seconds.
-    """
-
-    pending: IntArray
-    arrival: FloatArray
-    ready: IntArray
-    compared: IntArray
-    slot_free: FloatArray
-    kept_for: IntArray
-    kept_until: FloatArray
+    pending: IntArray  # i4[N] inputs whose producer is not placed
+    arrival: FloatArray  # f8[N, D] when a ready op's last input is on each device
+    ready: IntArray  # i4[N] ops without pending inputs, in the order in which they became so
+    compared: IntArray  # i4[MAX_COMPARED] those among them that may be next, in any order
+    slot_free: FloatArray  # f8[D, S] seconds when each slot of each device is free
+    kept_for: IntArray  # i4[D] the op that a device is kept for, or NOBODY
+    kept_until: FloatArray  # f8[D] seconds
 
 
 def earliest_task_first(simulator: Simulator, favourite: IntArray) -> IntArray:
     """Repeatedly starts the op and device with the earliest start among all ready ops.
 
     Args:
-      simulator: of the problem.
       favourite: i4[N] each op's favourite child, or NOBODY. After an op, its device is kept
         for its favourite child until that could start elsewhere, unless another op is urgent:
         its inputs would be there by now on any device.

@@ -55,7 +55,6 @@ def upward_rank(
     """f8[N]: the longest path from each op to the end, its own seconds included.
 
     Args:
-      arrays: the graph.
       op_seconds: f8[N].
       move_seconds: f8[T].
     """
@@ -77,26 +76,18 @@ def _upward_rank(
 
 
 class _Timelines(NamedTuple):
-    """What runs when on each slot, L of them, at most N ops each.
+    """What runs when on each slot, L of them, at most N ops each."""
 
-    Attributes:
-      device: i4[L].
-      start: f8[L, N] seconds, ascending.
-      end: f8[L, N] seconds, ascending.
-      num_ops: i8[L].
-    """
-
-    device: IntArray
-    start: FloatArray
-    end: FloatArray
-    num_ops: LongArray
+    device: IntArray  # i4[L]
+    start: FloatArray  # f8[L, N] seconds, ascending
+    end: FloatArray  # f8[L, N] seconds, ascending
+    num_ops: LongArray  # i8[L]
 
 
 def earliest_finish(simulator: Simulator, order: IntArray) -> IntArray:
     """Puts each op, in a given order, where it ends first, maybe between ops placed before it.
 
     Args:
-      simulator: of the problem.
       order: i4[N] a topological order, most urgent first.
 
     Returns:

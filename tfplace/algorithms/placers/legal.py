@@ -49,7 +49,6 @@ def legal(problem: Problem, wanted: IntArray) -> IntArray:
     wanted takes the first device of `fallback_order` that it can lie on.
 
     Args:
-      problem: kernels, pins, colocation.
       wanted: i4[N].
     """
     allowed = problem.allowed()

@@ -35,26 +35,18 @@ class ListProblem(NamedTuple):
 
 
 class PartialSchedule(NamedTuple):
-    """The ops that are placed so far.
+    """The ops that are placed so far."""
 
-    Attributes:
-      device_of_op: i4[N] -1 until the op is placed.
-      op_end: f8[N] seconds, of placed ops.
-      unit_device: i4[G] -1 until the unit's first op is placed.
-      room: f8[D] bytes that are left.
-    """
-
-    device_of_op: IntArray
-    op_end: FloatArray
-    unit_device: IntArray
-    room: FloatArray
+    device_of_op: IntArray  # i4[N] -1 until the op is placed
+    op_end: FloatArray  # f8[N] seconds, of placed ops
+    unit_device: IntArray  # i4[G] -1 until the unit's first op is placed
+    room: FloatArray  # f8[D] bytes that are left
 
 
 def list_problem(simulator: Simulator, only_working: bool) -> ListProblem:
     """Lays out a problem for list scheduling.
 
     Args:
-      simulator: of the problem.
       only_working: whether ops that can lie on working devices (GPUs) are kept off the others;
         a rule that looks only at start times would fill the slow, idle CPU.
     """

@@ -57,9 +57,7 @@ def repaired(simulator: Simulator, device_of_op: IntArray, seed: int = 0) -> Int
     what that is worth, copies included.
 
     Args:
-      simulator: of the problem.
       device_of_op: i4[N], legal.
-      seed: of the clusters.
 
     Returns:
       i4[N], legal; as it came if it fits. It may still be too large.

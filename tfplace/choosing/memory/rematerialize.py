@@ -101,11 +101,8 @@ def rematerialized(
     """What a device drops and makes again to stay below a limit.
 
     Args:
-      problem: what is placed.
       schedule: when its ops start; the device runs them one after the other in that sequence.
-      device: which one.
       limit_bytes: of all that it holds at once.
-      may: what a rewrite may touch.
       weights: by which is chosen what is dropped.
       others: of other devices, which the plan has, too.
       foreseen: an earlier plan of this kind: what its copies read is kept for them, if there is

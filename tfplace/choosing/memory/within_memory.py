@@ -165,9 +165,7 @@ def fitted(
     """The fastest plan that was found with which a placement fits; None where none was.
 
     Args:
-      problem: what is placed.
       device_of_op: i4[N].
-      may: what a rewrite may touch.
       until: on time.monotonic; then nothing more is tried.
     """
     schedules = [simulated(problem, device_of_op).known_schedule()]
@@ -213,11 +211,7 @@ def _planned(
     limits: FloatArray,
     foreseen: CopyPlan,
 ) -> Planned:
-    """A plan for each device that has a limit [D], and the placement with the copies.
-
-    Raises:
-      NoRoomError: no plan was found.
-    """
+    """A plan for each device with a limit [D], and what comes of it; NoRoomError: none is found."""
     plan = CopyPlan()
     for device in np.flatnonzero(np.isfinite(limits)).tolist():
         limit = limits[device]

@@ -43,8 +43,6 @@ def compare(
       prepared: the problem; its devices are present.
       placements: {name: i4[N]}; "given", "single" and "placed" where they are to be compared.
         Equal placements are timed once.
-      limits: how long.
-      seed: of the bootstrap.
       held: a child that has prepared some of them; None: in one of their own.
       unsplit: where `prepared` is split, the step that "given" and "single" place instead of it.
     """

@@ -68,13 +68,8 @@ def contest(
 
     Args:
       prepared: the problem; its devices are present.
-      options: budget and seed.
-      searched: what is known.
-      choice: the best by prediction.
-      held: the child.
       seconds: the longest that it may take, with what is reserved.
       reserved: what the comparison afterwards takes if steps take as long as predicted.
-      progress: is told what goes on.
     """
     began = time.monotonic()
     model = forward_model(prepared)

@@ -38,7 +38,6 @@ def estimate(
     intervals, what they taught is forgotten.
 
     Args:
-      model: predicts.
       placements: i4[P, N].
       seconds: f8[P] measured.
       noise: f8[P] standard deviation of log(seconds).

@@ -61,7 +61,6 @@ def judged(
     """Which of some placements has won by its measured step, and why the others have lost.
 
     Args:
-      problem: what they place.
       rivals: at least one.
       results: seconds, or why it could not run, of each.
     """

@@ -38,12 +38,9 @@ def measured_loop(
     """Measures, corrects and searches on until nothing promises more than the noise.
 
     Args:
-      model: predicts.
       first: what the first round measures.
       known: placements that searches begin with, and that may be measured, too.
-      measure: real runs.
       search: in the simulator of a given problem.
-      config: limits.
       has_time: whether there is time for a round of so many placements, and for the search that
         follows; asked before each.
     """

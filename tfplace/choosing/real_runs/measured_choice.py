@@ -55,8 +55,6 @@ def time_choice(
 
     Args:
       found: the problem, and what given, single and the other candidates are.
-      options: evaluator, budget and seed.
-      progress: is told what goes on.
       seconds: the longest that all real runs may take.
       held: where they are made, if there is a child already.
       choice: by prediction.
@@ -199,7 +197,6 @@ def comparison_seconds(
     """What a comparison of placements takes, roughly.
 
     Args:
-      num_ops: of the step.
       step_seconds: of each, as predicted.
       num_new: how many of them are still to be prepared, in a child that runs; None: all, in one
         that has yet to be started.
@@ -225,9 +222,7 @@ def taught_by(
 
     Args:
       prepared: the problem; its devices are present.
-      winner: the placement that is compared.
       placements: {name: i4[N]} what was timed.
-      timings: of these.
     """
     ran = {
         name: each

@@ -37,7 +37,6 @@ def compare_memory(
     Args:
       prepared: the problem; its devices are present.
       placements: {name: i4[N]}; equal ones are run once.
-      limits: time limits.
     """
     variants, alias = distinct_runs(prepared, placements)
     measured = measure_peaks(variants, prepared.training_run(), prepared.cluster, limits)

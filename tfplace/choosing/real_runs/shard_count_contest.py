@@ -74,7 +74,6 @@ def runs_ahead(
 
     Args:
       prepared: the unsplit step.
-      options: evaluator and number of shards.
       seconds: until the real runs have to end.
     """
     if options.problem.num_shards != AUTO or not has_finalists(prepared, options):
@@ -96,8 +95,6 @@ def time_beside_others(
     Args:
       found: what the search found best.
       others: for other numbers of shards, the unsplit step among them unless that is `found`.
-      options: evaluator, budget and seed.
-      progress: is told what goes on.
       seconds: the longest that all real runs may take.
       split_seconds: what of it a split step leaves to its proof.
       held: where some of the runs are prepared already, if there is a child.

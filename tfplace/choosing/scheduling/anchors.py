@@ -49,7 +49,6 @@ def anchors_of(
     """The anchors of a problem.
 
     Args:
-      problem: the ops.
       body_of_op: see Anchors; None where all stand in one body.
       may_hold: bool[N] ops that others may wait for; None for all.
     """

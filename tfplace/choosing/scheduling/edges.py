@@ -19,15 +19,10 @@ from graphs.problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class OrderEdges:
-    """Control edges that an order adds to a problem.
+    """Control edges that an order adds to a problem."""
 
-    Attributes:
-      before: i4[E] ops, in the problem's own numbers, that have to end ...
-      after: i4[E] ... before these start, each on the same device.
-    """
-
-    before: IntArray
-    after: IntArray
+    before: IntArray  # i4[E] ops, in the problem's own numbers, that have to end ...
+    after: IntArray  # i4[E] ... before these start, each on the same device
 
     def __len__(self) -> int:
         return len(self.before)
@@ -45,15 +40,10 @@ NO_EDGES = order_edges([], [])
 
 @dataclasses.dataclass(frozen=True)
 class EdgedProblem:
-    """A problem with order edges among its own.
+    """A problem with order edges among its own."""
 
-    Attributes:
-      problem: its ops are in a topological order of all edges.
-      op_at: i4[N] its op i is op op_at[i] of the problem without order edges.
-    """
-
-    problem: Problem
-    op_at: IntArray
+    problem: Problem  # its ops are in a topological order of all edges
+    op_at: IntArray  # i4[N] its op i is op op_at[i] of the problem without order edges
 
     def renumbered(self, of_op: IntArray) -> IntArray:
         """i4[N] by this problem's ops, of what is known by those of the one without edges."""
@@ -151,11 +141,7 @@ def _with_controls(
 
 
 def _topological(size: int, source: IntArray, target: IntArray) -> IntArray:
-    """i4[size]: ops so that each comes after all it waits for, of several the lowest first.
-
-    Raises:
-      ValueError: the edges close a cycle.
-    """
+    """i4[size]: each op after all it waits for, the lowest first; ValueError: there is a cycle."""
     sorted_ops = in_order(source, target, size, lowest_first=True)
     if len(sorted_ops) < size:
         raise ValueError(

@@ -38,8 +38,6 @@ def late_read_edges(
 
     Args:
       problem: with what reads really send.
-      schedule: when ops should run.
-      anchors: where edges may begin and end.
       ahead_seconds: how much earlier than at the last moment a value is sent.
     """
     latest = _latest_sends(problem, schedule, anchors)

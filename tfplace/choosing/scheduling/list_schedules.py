@@ -238,8 +238,6 @@ def in_flight_edges(
     Args:
       problem: of a split step.
       schedule: shard by shard: its first shard says which device comes when.
-      anchors: where edges may begin and end.
-      window: how many shards a device may have begun.
     """
     shard, device = shard_of_op(problem), schedule.device_of_op
     works = anchors.is_real & (shard >= 0) & (schedule.op_end > schedule.op_start)

@@ -134,7 +134,6 @@ def simulated_in_order(
     """A placement simulated with the order that it gets; its ops may be renumbered then.
 
     Args:
-      prepared: the problem, and whether its placements get an order.
       device_of_op: i4[N].
       without: the placement simulated without; None to do so where it is needed.
     """
@@ -166,7 +165,6 @@ def bodies_of(prepared: LoadedModel, with_shared: bool = False) -> IntArray:
     waits for; and all of a training step that is not in the model that is written.
 
     Args:
-      prepared: the model.
       with_shared: not to leave out what other runs run, too.
     """
     flat, built = prepared.flat, prepared.built

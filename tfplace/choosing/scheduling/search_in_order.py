@@ -64,7 +64,6 @@ def search_in_order(
       prepared: the problem, whose placements get an order.
       options: algorithm, limits and seed; only "auto" searches on.
       searched: what is known, each placement in its order.
-      progress: is told what goes on.
       left_seconds: of the budget; `in_order_least` of it is taken even where less is left.
     """
     order = prepared.order

@@ -73,8 +73,6 @@ def ready_seconds(problem: Problem, schedule: Schedule, is_free: Bools) -> Float
     """f8[N]: when all that an op uses is on its device.
 
     Args:
-      problem: its ops are in a topological order.
-      schedule: when ops should run.
       is_free: bool[N] ops that nothing holds back: what they make is there as soon as can be,
         however late the schedule starts them.
     """

@@ -55,7 +55,6 @@ def smaller_count(first: int, least: Mapping[int, float]) -> int:
     the numbers that promise about as much the least: it is read soonest.
 
     Args:
-      first: the number.
       least: {number of shards: what its work alone takes; 1: the unsplit step's bound}.
     """
     hoped = {each: max(least[each], least.get(1, 0.0) / each) for each in least if 1 < each < first}
@@ -90,7 +89,6 @@ def why_not(
     """Why a number is not worth a try, by what was found for others; empty where it is.
 
     Args:
-      shards: the number.
       tried: {number of shards: step seconds}.
       passed: numbers that are not tried.
       least: {number of shards: what its work alone takes}, as far as it is known.
@@ -133,6 +131,17 @@ class ShardsFound:
     searched: Searched
 
     @property
+    def key(self) -> float:
+        """What NumbersFound knows it by: pieces of weights behind as many shards."""
+        return self.shards + 0.5 * self.cuts_weights
+
+    @property
+    def cuts_weights(self) -> bool:
+        """Whether its weights are cut, not its batch."""
+        split = self.prepared.split
+        return split is not None and bool(split.decisions.pieces)
+
+    @property
     def step_seconds(self) -> float:
         """The best predicted step; inf where nothing can run."""
         best = self.searched.best
@@ -158,19 +167,20 @@ class ShardsFound:
         single = next(c.step_seconds for c in self.searched.baselines if c.name == "single")
         step = self.step_seconds
         reason = "" if math.isfinite(step) else "no placement was found that can run"
-        return TriedShards(self.shards, _finite(step), _finite(single), reason)
+        cut = "weights" if self.cuts_weights else "batch"
+        return TriedShards(self.shards, _finite(step), _finite(single), reason, cut)
 
 
 class NumbersFound:
     """All numbers of shards that a search came by.
 
     Attributes:
-      found: {number of shards: what was found for it}; 1, the unsplit step, comes first.
+      found: {ShardsFound.key: what was found for it}; 1, the unsplit step, comes first.
       skipped: the numbers that were not tried.
     """
 
     def __init__(self) -> None:
-        self.found: dict[int, ShardsFound] = {}
+        self.found: dict[float, ShardsFound] = {}
         self.skipped: list[TriedShards] = []
 
     @property
@@ -211,7 +221,8 @@ class NumbersFound:
 
         Of split ones those that leave as many ops whole as the fastest does.
         """
-        steps = {each.shards: each.prepared for each in self.fastest_first()}
+        by_batch = [each for each in self.fastest_first() if not each.cuts_weights]
+        steps = {each.shards: each.prepared for each in by_batch}
         splits = [each.split.decisions for each in steps.values() if each.split is not None]
         # A batch of inputs, or of what a step takes its inputs apart into.
         if len({decisions.batch for decisions in splits}) != 1:

@@ -44,7 +44,12 @@ from tfplace.choosing.shards.shard_counts import (
     why_not,
 )
 from tfplace.choosing.shards.shared_budget import TOO_LONG, ReadingTime, SharedBudget
-from tfplace.choosing.shards.split_estimate import least_steps, work_of_devices
+from tfplace.choosing.shards.split_estimate import (
+    least_in_pieces,
+    least_steps,
+    seconds_to_send,
+    work_of_devices,
+)
 from tfplace.choosing.unsplit_baselines import TriedShards, Unsplit, for_all_shards
 from tfplace.interruption import interruptible
 from tfplace.preparing.options import OptimizeOptions
@@ -53,12 +58,15 @@ from tfplace.progress import Progress
 from tfplace.search.search import Limits, Stage
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.simulated import simulated
+from tfplace.units_text import seconds_text
 
 PROMISING = 4.0
 """One shard a device is promising if, by its work alone, its step is so many times faster than the
 best unsplit one: then reading it may take more than the whole budget."""
 CLOSE, MOST_CLOSE = 1.15, 2
 """Within so much of the best, a number gets a second search; so many of them at most."""
+HOPEFUL = 0.9
+"""Weights in pieces are tried where the least that such a step takes is so much of the best one."""
 CORES_IN_USE = 2
 """Reading a step takes one, and where devices are present real runs are prepared on another."""
 MOST_LOOKS = 2
@@ -109,13 +117,21 @@ class ShardSearch:
         if num_devices > 1 and self._whole.serves_any_batch and numbers.is_any_known:
             for shards in shard_counts(num_devices):
                 self._skip(shards, SERVED)
+            self._try_pieces(num_devices, self._least_in_pieces(num_devices))
         elif num_devices > 1:
             least = self._least_steps(shard_counts(num_devices))
             first = first_count(work_of_devices(self._whole.problem))
             # An unsplit step that can't come near is not searched any longer.
             if least.get(1, 0.0) >= PROMISING * least.get(first, math.inf):
                 self._long = None
+            pieces = self._least_in_pieces(num_devices)
+            is_known = pieces < math.inf
+            is_first = is_known and pieces < self._least_to_send(least.get(first, math.inf))
+            if is_first:
+                self._try_pieces(num_devices, pieces)
             self._try_others(first, least)
+            if not is_first:
+                self._try_pieces(num_devices, pieces)
         if not numbers.is_any_known:
             self._make_it_fit()
         best, *others = numbers.fastest_first()
@@ -157,16 +173,17 @@ class ShardSearch:
         steps_read = self._numbers.steps_read()
         return Found(dataclasses.replace(tried.prepared, steps_read=steps_read), searched)
 
-    def _skip(self, shards: int, reason: str) -> None:
-        self._numbers.skipped.append(TriedShards(shards, reason=reason))
+    def _skip(self, shards: int, reason: str, cut: str = "batch") -> None:
+        self._numbers.skipped.append(TriedShards(shards, reason=reason, cut=cut))
 
     def _try_others(self, first: int, least: Mapping[int, float]) -> None:
         """Tries other numbers, from the number of devices on, while there is time."""
         num_devices, num_looks = len(working_devices(self._whole.problem)), 0
         numbers = self._numbers
         while not numbers.is_interrupted:
-            steps = {shards: each.step_seconds for shards, each in numbers.found.items()}
-            passed = [each.shards for each in numbers.skipped]
+            by_batch = [each for each in numbers.found.values() if not each.cuts_weights]
+            steps = {each.shards: each.step_seconds for each in by_batch}
+            passed = [each.shards for each in numbers.skipped if each.cut == "batch"]
             shards = next_count(num_devices, steps, passed, first)
             if shards is None:
                 return
@@ -176,6 +193,8 @@ class ShardSearch:
                 budget = self._options.budget_seconds
                 left = PARTS["promising"].of(budget) + PARTS["promising_beyond"].of()
             hopeless = why_not(shards, steps, passed, least)
+            if not hopeless and least.get(shards, 0.0) > numbers.winner.step_seconds * HOPEFUL:
+                hopeless = "not tried: its work alone takes as long as the best step so far"
             reason = hopeless or self._reading.too_long(shards, left)
             if reason:
                 self._skip(shards, reason)
@@ -188,6 +207,47 @@ class ShardSearch:
                 self._look(PARTS["looking_again"].of(self._options.budget_seconds))
             else:
                 self._try(shards, left if promises else self._budget.left)
+
+    def _least_to_send(self, seconds: float) -> float:
+        """The same seconds of a step in shards, or what its sums alone take to be sent."""
+        try:
+            axes = self._options.problem.batch_axes
+            decisions = self._whole.to_split.decisions(axes, left_whole=self._left_whole)
+        except TfplaceError:
+            return math.inf
+        return max(seconds, seconds_to_send(self._whole.problem, decisions))
+
+    def _least_in_pieces(self, num_pieces: int) -> float:
+        """Seconds with the weights in pieces, one for each device; inf where there is no such step.
+
+        0 where ops were timed: then only reading the step says what it takes.
+        """
+        left = self._left_to_read("other_numbers")
+        if not self._numbers.is_any_known or left <= 0.0:
+            return math.inf
+        work = functools.partial(least_in_pieces, self._whole, num_pieces)
+        try:
+            least = self._meanwhile(work, left)
+        except TfplaceError as error:
+            self._skip(num_pieces, f"can't be cut so: {str(error).splitlines()[0]}", "weights")
+            return math.inf
+        if least is None:
+            self._skip(num_pieces, TOO_LONG, "weights")
+        return math.inf if least is None else least
+
+    def _try_pieces(self, num_pieces: int, least: float) -> None:
+        """Tries the weights in pieces, one for each device, if that may be the fastest."""
+        numbers = self._numbers
+        if numbers.is_interrupted or least == math.inf:
+            return
+        reason = self._reading.too_long(num_pieces, self._left_to_read("shard_per_device"))
+        if least > numbers.winner.step_seconds * HOPEFUL:
+            took = f"its work, or what it sends, takes {seconds_text(least)} at least"
+            reason = f"not tried: {took}"
+        if reason:
+            self._skip(num_pieces, reason, "weights")
+        else:
+            self._read(num_pieces, self._budget.left, cuts_weights=True)
 
     def _is_uncertain(
         self,
@@ -235,8 +295,8 @@ class ShardSearch:
             numbers.found[1] = ShardsFound(1, planned.prepared, planned.searched)
         if self._options.problem.order == NONE:
             return
-        for shards in list(numbers.found)[1:]:
-            numbers.found[shards] = found_in_order(numbers.found[shards])
+        for key in list(numbers.found)[1:]:
+            numbers.found[key] = found_in_order(numbers.found[key])
         counts = [each for each in counts_that_may_fit(unsplit) if each not in numbers.found]
         too_long: list[int] = []
         for number, shards in enumerate(counts):
@@ -278,24 +338,30 @@ class ShardSearch:
         steps = [found.step_seconds, math.inf if other is None else other.step_seconds]
         self._is_way_known = max(steps) > min(steps) * CLOSE
 
-    def _read(self, shards: int, seconds: float) -> None:
+    def _read(self, shards: int, seconds: float, cuts_weights: bool = False) -> None:
         """Reads the step in so many shards, in as many seconds, and searches for the first time."""
-        self._progress.say(f"splitting the step into {shards} shards and pricing their ops")
+        what = f"its weights into {shards} pieces" if cuts_weights else f"it into {shards} shards"
+        self._progress.say(f"reading the step, splitting {what} and pricing their ops")
         options = dataclasses.replace(
-            self._options.problem, num_shards=shards, left_whole=self._left_whole
+            self._options.problem,
+            num_shards=shards,
+            cuts_weights=cuts_weights,
+            left_whole=() if cuts_weights else self._left_whole,
         )
+        cut = "weights" if cuts_weights else "batch"
         began = time.monotonic()
         is_timed = self._whole.costs.source != "analytic"
         work = functools.partial(prepare, options, trace=is_timed, earlier=self._whole)
         try:
             prepared = self._meanwhile(work, seconds)
         except TfplaceError as error:
-            self._skip(shards, f"can't be split so: {str(error).splitlines()[0]}")
+            self._skip(shards, f"can't be split so: {str(error).splitlines()[0]}", cut)
             return
         self._reading.note(shards, time.monotonic() - began)
         if prepared is None:
             with interruptible() as interruption:
-                self._skip(shards, "not tried: interrupted" if interruption.seen else TOO_LONG)
+                why = "not tried: interrupted" if interruption.seen else TOO_LONG
+                self._skip(shards, why, cut)
             return
         limited = at_most(prepared, self._options.max_devices)
         self._first(shards, limited)
@@ -369,9 +435,10 @@ class ShardSearch:
             prepared, options, self._trained, None, self._progress, known=known, stages=stages
         )
         self._budget.note(shards, found_now.result)
-        self._numbers.found[shards] = ShardsFound(shards, prepared, found_now)
+        found_of = ShardsFound(shards, prepared, found_now)
+        self._numbers.found[found_of.key] = found_of
         for each in found_now.baselines:
-            if each.name == DATA_PARALLEL:
+            if each.name == DATA_PARALLEL and not found_of.cuts_weights:
                 self._data_parallel = EvenSplit(prepared.problem, each)
 
     def _longer(self, tried: ShardsFound, share: float, order: str = NONE) -> None:
@@ -393,4 +460,4 @@ class ShardSearch:
             tried.prepared, options, self._trained, None, self._progress, earlier, stages=stages
         )
         self._budget.note(tried.shards, searched.result)
-        self._numbers.found[tried.shards] = dataclasses.replace(tried, searched=searched)
+        self._numbers.found[tried.key] = dataclasses.replace(tried, searched=searched)

@@ -8,6 +8,7 @@ does it in less than all devices together.
 """
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -19,6 +20,7 @@ from graphs.pricing.costs import kernel_seconds
 from graphs.problem import Problem
 from rewrite.split.decide.decide import Decisions
 from rewrite.split.decision import Split
+from rewrite.split.pieces.choose import travelling
 from rewrite.split.states import Partial, State, Whole
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.bounds.load_bound import best_weights, load_of
@@ -29,17 +31,11 @@ from tfplace.preparing.prepare import PreparedModel, places_of_shards
 
 @dataclasses.dataclass(frozen=True)
 class Copies:
-    """What copies take of ops that are split.
+    """What copies take of ops that are split."""
 
-    Attributes:
-      is_split: bool[N] which ops get copies.
-      fixed: f8[N, D] seconds that each copy takes for whatever it moves in full.
-      least: f8[N, D] seconds that a copy takes at least.
-    """
-
-    is_split: BoolArray
-    fixed: FloatArray
-    least: FloatArray
+    is_split: BoolArray  # bool[N] which ops get copies
+    fixed: FloatArray  # f8[N, D] seconds that each copy takes for whatever it moves in full
+    least: FloatArray  # f8[N, D] seconds that a copy takes at least
 
 
 def least_steps(
@@ -52,8 +48,6 @@ def least_steps(
 
     Args:
       prepared: the unsplit step.
-      batch_axes: what the user said of its inputs.
-      counts: the numbers.
       left_whole: ops that stay one op, though they could be split.
     """
     if prepared.costs.source != "analytic":
@@ -70,6 +64,34 @@ def least_steps(
         together = np.maximum(own + (count - 1) * copies.fixed, count * copies.least)
         found[count] = _spread(problem, np.where(copies.is_split[:, None], together, own))
     return found
+
+
+def least_in_pieces(prepared: PreparedModel, num_pieces: int) -> float:
+    """Seconds of the step with its weights in so many pieces: its work, or what its parts send.
+
+    0 where ops were timed; inf for a step that serves batches of any size, and would take one.
+
+    Raises:
+      UsageError: no weight can be cut so.
+    """
+    decisions = prepared.to_split.decisions(num_pieces=num_pieces)
+    if prepared.serves_any_batch and not decisions.takes_any_batch:
+        return math.inf
+    problem = prepared.problem
+    if prepared.costs.source != "analytic":
+        return 0.0
+    copies, own = copies_of(problem, prepared.cluster.devices, decisions), problem.op_seconds
+    together = np.maximum(own + (num_pieces - 1) * copies.fixed, num_pieces * copies.least)
+    work = _spread(problem, np.where(copies.is_split[:, None], together, own))
+    return max(work, seconds_to_send(problem, decisions))
+
+
+def seconds_to_send(problem: Problem, decisions: Decisions) -> float:
+    """What the parts of a split step send at least, each over a link of its own."""
+    devices = working_devices(problem)
+    rates = problem.link_bytes_per_second[np.ix_(devices, devices)]
+    rate = float(np.median(rates[~np.eye(len(devices), dtype=bool)]))
+    return travelling(decisions.facts.flat, decisions) * (1.0 - 1.0 / len(devices)) / rate
 
 
 def copies_of(problem: Problem, devices: Sequence[Device], decisions: Decisions) -> Copies:

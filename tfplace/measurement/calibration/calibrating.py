@@ -11,6 +11,7 @@ import numpy as np
 
 from graphs.cluster import Cluster, Device
 from graphs.errors import ClusterError
+from tfplace.measurement.calibration import link_figures
 from tfplace.measurement.calibration.device_figures import (
     COPIES,
     Contention,
@@ -20,17 +21,6 @@ from tfplace.measurement.calibration.device_figures import (
     measure_contention,
     measure_ops,
     measure_steps,
-)
-from tfplace.measurement.calibration.link_figures import (
-    BUSY_COUNTS,
-    BusyFigures,
-    LinkFigures,
-    MeasuredLink,
-    RuleChoice,
-    measure_busy,
-    measure_link,
-    measure_rule,
-    sizes_of,
 )
 from tfplace.measurement.calibration.probing import PROBE_STEPS, Prober
 from tfplace.measurement.calibration.trusted_links import (
@@ -64,7 +54,9 @@ class Effort:
     """
 
     link_sizes: Sequence[int] = ()
-    busy_counts: Mapping[int, int] = dataclasses.field(default_factory=lambda: BUSY_COUNTS)
+    busy_counts: Mapping[int, int] = dataclasses.field(
+        default_factory=lambda: link_figures.BUSY_COUNTS
+    )
     copies: int = COPIES
     one_of_a_kind: bool = False
     most_seconds: float = math.inf
@@ -134,11 +126,11 @@ class Figures:
 
     steps: StepFigures
     ops: Mapping[str, OpFigures]
-    links: Mapping[NamePair, LinkFigures]
-    senders: Mapping[NamePair, BusyFigures]
-    receivers: Mapping[NamePair, BusyFigures]
+    links: Mapping[NamePair, link_figures.LinkFigures]
+    senders: Mapping[NamePair, link_figures.BusyFigures]
+    receivers: Mapping[NamePair, link_figures.BusyFigures]
     contention: Mapping[str, Contention]
-    rule: RuleChoice
+    rule: link_figures.RuleChoice
     refused: Mapping[NamePair, str] = dataclasses.field(default_factory=dict, kw_only=True)
 
 
@@ -172,7 +164,6 @@ def calibrate(
       cluster: as `find_cluster` gives it.
       budget_seconds: about how long to measure; each figure gets at least some rounds.
       limits: how many steps of each probe are timed, and the longest that one may take.
-      tell: takes a sentence about what is being measured.
       effort: what is measured, and what is taken to be like it.
 
     Raises:
@@ -213,15 +204,15 @@ def _measured(
     link_like = effort.links(cluster, pairs)
     measured_pairs = [pair for pair in pairs if link_like[pair] == pair]
     ops = _measured_ops(cluster, seconds["ops"], prober, tell, effort)
-    known = {pair: MeasuredLink() for pair in pairs}
+    known = {pair: link_figures.MeasuredLink() for pair in pairs}
 
-    def link_of(pair: NamePair) -> LinkFigures:
+    def link_of(pair: NamePair) -> link_figures.LinkFigures:
         if effort.is_given_up:
             require_quiet(cluster, prober.load.background_share, SURELY_BUSY)
         tell(f"timing transfers from {pair[0]} to {pair[1]}")
-        sizes = effort.link_sizes or sizes_of(len(pairs))
+        sizes = effort.link_sizes or link_figures.sizes_of(len(pairs))
         of_link = seconds["links"] / len(measured_pairs)
-        return measure_link(*pair, sizes, prober, of_link, known[pair])
+        return link_figures.measure_link(*pair, sizes, prober, of_link, known[pair])
 
     trusted = measured_links(cluster, measured_pairs, ops, link_of).for_all(link_like)
     if effort.is_given_up:
@@ -233,9 +224,10 @@ def _measured(
         tell(f"timing what transfers from {pair[0]} to {pair[1]} take of both")
         of_end = seconds["busy"] / len(busy) / 2
         senders[pair], receivers[pair] = (
-            measure_busy(end, pair, ops[end], effort.busy_counts, prober, of_end) for end in pair
+            link_figures.measure_busy(end, pair, ops[end], effort.busy_counts, prober, of_end)
+            for end in pair
         )
-    rule = measure_rule(cluster.device_names, prober, seconds["rule"])
+    rule = link_figures.measure_rule(cluster.device_names, prober, seconds["rule"])
     contention = {}
     for host in hosts(cluster):
         tell(f"timing {len(host)} devices at once")
@@ -365,7 +357,7 @@ def _calibrated_device(
 def warnings_about(
     background_share: float | None,
     spread: float,
-    links: Mapping[NamePair, LinkFigures],
+    links: Mapping[NamePair, link_figures.LinkFigures],
     refused: Mapping[NamePair, str] | None = None,
 ) -> list[str]:
     """Sentences on what makes the figures doubtful: other work on the machine, noise, poor fits."""

@@ -36,19 +36,12 @@ _STREAM_VECTORS = 3
 
 @dataclasses.dataclass(frozen=True)
 class StepFigures:
-    """What a step costs beside its ops.
+    """What a step costs beside its ops."""
 
-    Attributes:
-      overhead_seconds: of every step, whichever devices take part.
-      fetch_seconds: of each fetched tensor.
-      device_seconds: [D] what each device adds that takes part.
-      spread: (p75 - p25) / median of equal steps, the largest of all probes: noise.
-    """
-
-    overhead_seconds: float
-    fetch_seconds: float
-    device_seconds: Sequence[float]
-    spread: float
+    overhead_seconds: float  # of every step, whichever devices take part
+    fetch_seconds: float  # of each fetched tensor
+    device_seconds: Sequence[float]  # [D] what each device adds that takes part
+    spread: float  # (p75 - p25) / median of equal steps, the largest of all probes: noise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,15 +183,10 @@ COPIES = 3
 
 @dataclasses.dataclass(frozen=True)
 class Contention:
-    """By what share ops of devices that share memory take longer when all of these are busy.
+    """By what share ops of devices that share memory take longer when all of these are busy."""
 
-    Attributes:
-      compute_slowdown: of products of matrices that fit into a core's cache.
-      memory_slowdown: of element-wise ops on STREAM_BYTES.
-    """
-
-    compute_slowdown: float = 0.0
-    memory_slowdown: float = 0.0
+    compute_slowdown: float = 0.0  # of products of matrices that fit into a core's cache
+    memory_slowdown: float = 0.0  # of element-wise ops on STREAM_BYTES
 
 
 def hosts(cluster: Cluster) -> list[tuple[str, ...]]:

@@ -50,8 +50,6 @@ def known_machine(cluster: Cluster, folder: Path, tell: Tell) -> Path | None:
 
     Args:
       cluster: as `find_cluster` gives it; present, with assumed figures.
-      folder: where such files lie.
-      tell: takes a sentence about what is being done.
 
     Returns:
       The file; where noise has spoilt the figures, that of the assumed ones with what earlier real

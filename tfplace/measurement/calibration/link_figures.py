@@ -8,14 +8,9 @@ import numpy as np
 
 from graphs.cluster import COMMUNICATION_RULES, rule_channels
 from graphs.op_graph import FloatArray
+from tfplace.measurement.calibration import probe_graphs
 from tfplace.measurement.calibration.device_figures import OpFigures
 from tfplace.measurement.calibration.line_fit import LineFit, fit_line, with_intervals
-from tfplace.measurement.calibration.probe_graphs import (
-    TransferProbe,
-    ping_pong,
-    products_beside_transfers,
-    transfers_at_once,
-)
 from tfplace.measurement.calibration.probing import Prober, median_difference
 
 Pair = tuple[int, int]
@@ -26,15 +21,10 @@ _EQUALLY_GOOD = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class TransfersAtOnce:
-    """Transfers of equal size that were sent together.
+    """Transfers of equal size that were sent together."""
 
-    Attributes:
-      pairs: (source, target) of each.
-      seconds: until all of them have arrived.
-    """
-
-    pairs: Sequence[Pair]
-    seconds: float
+    pairs: Sequence[Pair]  # (source, target) of each
+    seconds: float  # until all of them have arrived
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,19 +98,12 @@ _RULE_BYTES, _RULE_COUNT = 1 << 20, 4
 
 @dataclasses.dataclass(frozen=True)
 class LinkFigures:
-    """How quick a link is.
+    """How quick a link is."""
 
-    Attributes:
-      bytes_per_second: as the simulator takes it.
-      latency_seconds: as the simulator takes it.
-      fit: of the round trip: a tensor there, one element back.
-      round_trip_seconds: {bytes: median seconds}.
-    """
-
-    bytes_per_second: float
-    latency_seconds: float
-    fit: LineFit
-    round_trip_seconds: Mapping[int, float]
+    bytes_per_second: float  # as the simulator takes it
+    latency_seconds: float  # as the simulator takes it
+    fit: LineFit  # of the round trip: a tensor there, one element back
+    round_trip_seconds: Mapping[int, float]  # {bytes: median seconds}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,14 +146,12 @@ def measure_link(
     """Times round trips of different sizes; the difference of many and few is free of the step.
 
     Args:
-      source, target: the link's devices.
       sizes: bytes.
-      prober: runs them.
       budget_seconds: of the steps.
       known: what was measured of it before, which counts, too.
     """
     probes = {
-        (size, hops): ping_pong(source, target, size, hops)
+        (size, hops): probe_graphs.ping_pong(source, target, size, hops)
         for size in sizes
         for hops in (1, _hops(size))
     }
@@ -229,8 +210,8 @@ def measure_busy(
         depth = math.ceil(_BUSY_CHAIN_SECONDS / ops.product_seconds)
         depth = max(most, min(depth, _LONGEST_CHAIN))
         for count in (1, most):
-            transfers = TransferProbe(*pair, num_bytes=size, count=count)
-            probes[size, count] = products_beside_transfers(
+            transfers = probe_graphs.TransferProbe(*pair, num_bytes=size, count=count)
+            probes[size, count] = probe_graphs.products_beside_transfers(
                 device, ops.product_side, depth, transfers
             )
     seconds = prober.time(probes, budget_seconds)
@@ -264,8 +245,8 @@ def measure_rule(names: Sequence[str], prober: Prober, budget_seconds: float) ->
     patterns = rule_patterns(len(names))
     singles = sorted({(pair,) for pattern in patterns for pair in pattern})
     probes = {
-        (pattern, count): transfers_at_once(
-            [TransferProbe(names[s], names[t], _RULE_BYTES, count) for s, t in pattern]
+        (pattern, count): probe_graphs.transfers_at_once(
+            [probe_graphs.TransferProbe(names[s], names[t], _RULE_BYTES, count) for s, t in pattern]
         )
         for pattern in (*singles, *patterns)
         for count in (1, _RULE_COUNT)

@@ -28,39 +28,26 @@ _PACING_SHARE = 0.7
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """A graph that exercises one thing.
+    """A graph that exercises one thing."""
 
-    Attributes:
-      graph_def: with a device on each op.
-      run: one step of it.
-    """
-
-    graph_def: GraphDef
-    run: TrainingRun
+    graph_def: GraphDef  # with a device on each op
+    run: TrainingRun  # one step of it
 
 
 @dataclasses.dataclass(frozen=True)
 class TransferProbe:
-    """Equal transfers from one device to another.
+    """Equal transfers from one device to another."""
 
-    Attributes:
-      source: a device's name.
-      target: a device's name.
-      num_bytes: of each.
-      count: how many.
-    """
-
-    source: str
-    target: str
-    num_bytes: int
-    count: int
+    source: str  # a device's name
+    target: str  # a device's name
+    num_bytes: int  # of each
+    count: int  # how many
 
 
 def step_probe(devices: Sequence[str], num_fetches: int = 0) -> Probe:
     """A step in which every device does next to nothing, without transfers between them.
 
     Args:
-      devices: that take part.
       num_fetches: 1 to fetch one element from the first, else 0.
     """
     drawing = _Drawing()

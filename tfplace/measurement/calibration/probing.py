@@ -54,7 +54,6 @@ class Prober:
         """{key: f8[rounds] seconds of a step}; round i of one ran beside round i of the others.
 
         Args:
-          probes: by whatever tells them apart.
           budget_seconds: no round starts after it, once there are min_steps.
 
         Raises:

@@ -18,20 +18,14 @@ from graphs.cluster import Cluster, Device
 from graphs.clusters import named_clusters
 from graphs.errors import ClusterError
 from graphs.problem import Infeasible
+from tfplace.measurement import training_run
 from tfplace.measurement.calibration.link_figures import measure_link
 from tfplace.measurement.calibration.probe_graphs import held_at_once, products_on
 from tfplace.measurement.calibration.probing import ProbeFailedError, Prober
 from tfplace.measurement.device_name import device_key, task_prefix
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
-from tfplace.measurement.training_run import (
-    PeersRequest,
-    PrepareRequest,
-    ReachRequest,
-    StepLimits,
-    TraceRequest,
-)
 
-LIMITS = StepLimits(
+LIMITS = training_run.StepLimits(
     warmup_steps=1, min_steps=3, max_steps=5, timeout_seconds=20.0, prepare_timeout_seconds=40.0
 )
 SIDE, DEPTH = 64, 2
@@ -168,7 +162,7 @@ def _devices_at(address: str, process: MeasuringProcess) -> Sequence[str] | str:
 
 
 def _asked(address: str, task: str, process: MeasuringProcess) -> Sequence[str] | Infeasible:
-    request = ReachRequest(address, task, REACH_SECONDS)
+    request = training_run.ReachRequest(address, task, REACH_SECONDS)
     return process.request(request, LIMITS.prepare_timeout_seconds)
 
 
@@ -218,11 +212,11 @@ def _alone(cluster: Cluster, device: Device) -> Cluster:
 def _tried(device: Device, process: MeasuringProcess) -> DeviceTrial:
     probe = products_on([device.name], SIDE, DEPTH)
     graph = probe.graph_def.SerializeToString()
-    small = PrepareRequest(0, graph, probe.run, "tf.function")
+    small = training_run.PrepareRequest(0, graph, probe.run, "tf.function")
     try:
         # Which device an op ran on is what a Session's trace says.
-        process.ask(PrepareRequest(0, graph, probe.run, "session"), LIMITS)
-        (trace,) = process.ask(TraceRequest(0, 1), LIMITS)
+        process.ask(training_run.PrepareRequest(0, graph, probe.run, "session"), LIMITS)
+        (trace,) = process.ask(training_run.TraceRequest(0, 1), LIMITS)
         products = zip(trace.op_names, trace.devices, strict=True)
         elsewhere = {where for name, where in products if "MatMul" in name} - {device.name}
         if elsewhere:
@@ -232,7 +226,9 @@ def _tried(device: Device, process: MeasuringProcess) -> DeviceTrial:
         return DeviceTrial(device.name, _reason(failed))
     asked = _more_than_it_has(device)
     probe = held_at_once(device.name, asked)
-    large = PrepareRequest(1, probe.graph_def.SerializeToString(), probe.run, "tf.function")
+    large = training_run.PrepareRequest(
+        1, probe.graph_def.SerializeToString(), probe.run, "tf.function"
+    )
     failure = f"it gave out {asked:,} bytes, more than its limit"
     try:
         process.ask(large, LIMITS)
@@ -269,7 +265,7 @@ def _links(cluster: Cluster, process: MeasuringProcess) -> Iterator[LinkTrial]:
 
 
 def _peers(process: MeasuringProcess) -> Mapping[str, Sequence[str]]:
-    answer: Any = process.request(PeersRequest(), LIMITS.timeout_seconds)
+    answer: Any = process.request(training_run.PeersRequest(), LIMITS.timeout_seconds)
     return answer if isinstance(answer, dict) else {}
 
 

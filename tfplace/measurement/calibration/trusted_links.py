@@ -126,10 +126,8 @@ def measured_links(
     """Measures links, and those again whose figures can't be trusted.
 
     Args:
-      cluster: the devices.
       pairs: (source, target) of each link.
       ops: what streams through a device's memory.
-      measure: one link.
     """
     links = {pair: measure(pair) for pair in pairs}
     refused = doubts(cluster, ops, links)

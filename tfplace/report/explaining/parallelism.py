@@ -22,6 +22,7 @@ from tfplace.units_text import share_text
 ONE_DEVICE, ACCUMULATION = "one_device", "gradient_accumulation"
 DATA_PARALLEL, PIPELINE = "data_parallel", "pipeline"
 MODEL_PARALLEL, GROUPS, MIXED = "model_parallel", "data_parallel_groups", "mixed"
+TENSOR_PARALLEL = "tensor_parallel"
 
 USED = 0.02
 """A device is used if it has at least this share of the shards' work, or half of an even share."""
@@ -128,7 +129,10 @@ def _as_groups(known: Parallelism, problem: Problem, by_op: "Work") -> Paralleli
         return known
     sizes = {len(devices) for _, devices in known.groups}
     if sizes == {1}:
-        return dataclasses.replace(known, kind=DATA_PARALLEL, true_share=share)
+        kinds = np.array(problem.graph.op_types)
+        has_pieces = (kinds[by_op.shard_of_op >= 0] == "VarHandleOp").any()
+        kind = TENSOR_PARALLEL if has_pieces else DATA_PARALLEL
+        return dataclasses.replace(known, kind=kind, true_share=share)
     if len(sizes) > 1:
         return known
     level, found = levels(problem.graph), []
@@ -180,17 +184,11 @@ BEGUN = 0.05
 
 
 class Work(NamedTuple):
-    """What shards do where, of N ops.
+    """What shards do where, of N ops."""
 
-    Attributes:
-      shard_of_op: i4[N]; -1 for an op that is whole.
-      device_of_op: i4[N].
-      seconds: f8[N] what each op takes where it lies.
-    """
-
-    shard_of_op: IntArray
-    device_of_op: IntArray
-    seconds: FloatArray
+    shard_of_op: IntArray  # i4[N]; -1 for an op that is whole
+    device_of_op: IntArray  # i4[N]
+    seconds: FloatArray  # f8[N] what each op takes where it lies
 
 
 class Stages(NamedTuple):
@@ -220,7 +218,6 @@ def stages_of(work: Work, level: IntArray, num_devices: int) -> Stages:
     Args:
       work: which shards' ops are looked at.
       level: i4[N], see `levels`.
-      num_devices: D.
     """
     split = np.flatnonzero(work.shard_of_op >= 0)
     _, place = np.unique(level[split], return_inverse=True)
@@ -314,9 +311,12 @@ def _kind(found: Parallelism, problem: Problem, names: Sequence[str]) -> str:
         stages = " → ".join(names[device] for device in found.stages)
         piped = f"{mostly}a pipeline of {len(found.stages)} stages ({stages}) for "
         return f"{piped}{found.num_shards} shards" + (doubt and f"{doubt}with its stage")
-    if found.kind == DATA_PARALLEL:
+    if found.kind in (DATA_PARALLEL, TENSOR_PARALLEL):
         over = _devices([device for _, mine in found.groups for device in mine], problem)
         own = doubt and f"{doubt}on the shard's own device"
+        if found.kind == TENSOR_PARALLEL:
+            on_each = "a piece of each weight that is cut on each"
+            return f"{mostly}tensor parallel over {over}, {on_each}{own}"
         spread = _variables(found, names)
         return f"{mostly}data parallel over {over}{_on_each(found, names)}{spread}{own}"
     if found.kind == GROUPS:

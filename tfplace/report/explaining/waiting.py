@@ -91,9 +91,6 @@ def chain_before(causes: Causes, schedule: Schedule, op: int, since: float) -> I
     Every moment between belongs to one span; spans of no length are left out.
 
     Args:
-      causes: of the schedule.
-      schedule: one simulated step.
-      op: where to begin.
       since: seconds; spans are cut there.
     """
     home = int(schedule.device_of_op[op])
@@ -148,17 +145,11 @@ BUSY_SHARE = 0.02
 
 @dataclasses.dataclass(frozen=True)
 class Gap:
-    """A time in which no op runs on a device.
+    """A time in which no op runs on a device."""
 
-    Attributes:
-      start: seconds.
-      end: seconds.
-      spans: what is waited for, in the order of time; they fill the gap.
-    """
-
-    start: float
-    end: float
-    spans: Sequence[Span]
+    start: float  # seconds
+    end: float  # seconds
+    spans: Sequence[Span]  # what is waited for, in the order of time; they fill the gap
 
 
 @dataclasses.dataclass(frozen=True)

@@ -117,15 +117,10 @@ def _transfer_columns(
 
 @dataclasses.dataclass(frozen=True)
 class _Places:
-    """Where ops and transfers stand in the page's columns; what became part of a run is missing.
+    """Where ops and transfers stand in the page's columns; what became part of a run is missing."""
 
-    Attributes:
-      of_op: {op: its place}.
-      of_transfer: {transfer: its place}.
-    """
-
-    of_op: Mapping[int, int]
-    of_transfer: Mapping[int, int]
+    of_op: Mapping[int, int]  # {op: its place}
+    of_transfer: Mapping[int, int]  # {transfer: its place}
 
     def cause(self, kind: str, item: int) -> int:
         """How the page names a cause: p + 1 for op p, -(p + 1) for transfer p, 0 for neither."""

@@ -65,7 +65,6 @@ class SearchLog(Progress):
         Args:
           folder: of one run; it is made.
           shown: the other progress; it is told everything, too.
-          hparams: {name: value}.
           clock: seconds; for tests.
 
         Raises:
@@ -168,7 +167,6 @@ def row_of(moment: SearchMoment, before: SearchMoment | None) -> dict[str, float
     """{tag: value} of one moment; shares and rates are since the row before.
 
     Args:
-      moment: of the search, now.
       before: that of the last row; None at the first.
     """
     trials = moment.num_trials - (before.num_trials if before else 0)

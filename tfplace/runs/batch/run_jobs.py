@@ -89,8 +89,6 @@ def run_batch(
 
     Args:
       jobs: in the order in which they begin.
-      executor: where they run.
-      listener: told what goes on.
       output_dir: where summary, logs and states lie.
       parallel: jobs at a time.
       resume: whether jobs that are done stay done.

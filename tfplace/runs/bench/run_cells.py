@@ -82,11 +82,7 @@ class Grid:
 
 
 def read_rows(path: str) -> list[dict[str, Json]]:
-    """Rows of an earlier run; none where there is no file.
-
-    Raises:
-      OutputError: the file is something else.
-    """
+    """Rows of an earlier run; none where no file is; OutputError: the file is something else."""
     if not os.path.exists(path):
         return []
     try:
@@ -171,11 +167,7 @@ class BenchRun(ResumableRun[Row | None]):
         write_rows(self._path, [*self.done, *self._others])
 
     def _program(self, cell: Cell) -> Program:
-        """`python -m tfplace.runs.bench.cell REQUEST`, whose last line on stdout is the row.
-
-        Raises:
-          TfplaceError: the cell's instance can't be prepared.
-        """
+        """Its last line on stdout is the row; TfplaceError: its instance can't be prepared."""
         num_threads = max(1, len(os.sched_getaffinity(0)) // self._grid.parallel)
         request = {
             **dataclasses.asdict(cell),
@@ -224,11 +216,7 @@ class PreparedInstances:
         self._written = functools.cache(self._write)
 
     def folder(self, model: str, cluster: str) -> str:
-        """Where the instance lies (see tfplace.search.instance).
-
-        Raises:
-          TfplaceError: it can't be prepared.
-        """
+        """Its folder (see tfplace.search.instance); TfplaceError: it can't be prepared."""
         with self._lock:
             written = self._written(model, cluster)
         if isinstance(written, TfplaceError):

@@ -29,11 +29,7 @@ class LocalExecutor:
         self._is_stopped = False
 
     def run(self, program: Program) -> Ended | None:
-        """Runs it to its end or to a limit; None where it was stopped.
-
-        Raises:
-          OSError: its log can't be written.
-        """
+        """Runs it to its end or a limit; None where stopped; OSError: its log can't be written."""
         if program.num_gpus:
             reason = "only Ray gives out GPUs by number: say --executor=ray, or no --num_gpus"
             return Ended(1, b"", "", reason)

@@ -55,11 +55,7 @@ class SearchFolder:
         self._trim_trials()
 
     def costs(self, op_seconds: FloatArray) -> FloatArray:
-        """The first run's costs f8[N, D]; these, where this is it.
-
-        Raises:
-          CheckpointError: they are damaged.
-        """
+        """Costs f8[N, D] of the first run, which this may be; CheckpointError: they are damaged."""
         path = self._folder / COSTS_FILE
         if self.state is None:
             content = io.BytesIO()
@@ -175,7 +171,6 @@ def locked_folder(folder: Path, doing: str, flag: str) -> Iterator[None]:
     """Makes the folder and holds it.
 
     Args:
-      folder: where.
       doing: "writing the batch to x", the beginning of a message.
       flag: that names another folder.
 

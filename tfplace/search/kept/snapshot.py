@@ -21,11 +21,7 @@ def of_variables(prefix: str, variables: Sequence[TfVariable]) -> Snapshot:
 def into_variables(
     prefix: str, variables: Sequence[TfVariable], snapshot: Mapping[str, np.ndarray]
 ) -> None:
-    """Assigns what `of_variables` took.
-
-    Raises:
-      ValueError: an array is missing or has another shape.
-    """
+    """Assigns what `of_variables` took; ValueError: an array is missing or has another shape."""
     for number, variable in enumerate(variables):
         name = f"{prefix}/{number}"
         found = snapshot.get(name)

@@ -60,15 +60,10 @@ class SearchedSoFar:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchState(SearchedSoFar):
-    """All that a search needs to go on as if it had never stopped.
+    """All that a search needs to go on as if it had never stopped."""
 
-    Attributes:
-      stage: that runs.
-      policy: its state; empty before its first update, or where it has none to keep.
-    """
-
-    stage: StageStart
-    policy: Snapshot
+    stage: StageStart  # that runs
+    policy: Snapshot  # its state; empty before its first update, or where it has none to keep
 
 
 def to_arrays(state: SearchState, facts: JsonObject) -> Snapshot:

@@ -82,7 +82,6 @@ def made_up(case: OpCase, position: int, dtype: DType) -> tuple[np.ndarray, list
     """An input of an op: the whole tensor, and what each copy reads.
 
     Args:
-      case: the op.
       position: which data input.
       dtype: a numpy type; float64 where the op is run in it.
 

@@ -50,6 +50,8 @@ def _keyed(
         answer = decided.answer_of_op.get(node.name)
         if not isinstance(answer, Split) or (node.op == "Const" and answer.is_repeated):
             continue  # a copy of a constant is the constant
+        if node.op == "VarHandleOp" or reads_pieces(decided, node, answer):
+            continue  # what becomes of variables, whole steps show
         for body in answer.bodies.values():
             yield from _keyed(body.body.flat, body, sizes)
         if answer.bodies:
@@ -78,6 +80,12 @@ def _keyed(
             sizes, answer.is_mean, library,
         )  # fmt: skip
         yield key, case
+
+
+def reads_pieces(decided: DecidedGraph, node: NodeDef, answer: Split) -> bool:
+    """Whether an op takes a variable that is in pieces."""
+    pairs = zip(map(tensor_of, data_inputs(node)), answer.inputs, strict=True)
+    return any(isinstance(s, Sharded) and decided.facts.dtype(t) == "resource" for t, s in pairs)
 
 
 def _inputs(

@@ -76,7 +76,6 @@ def prove_cases(
     """The outcome of each case, and how many were proven smaller; where that fails, as they are.
 
     Args:
-      cases: what is proven.
       seconds: what has not been run by then counts as not proven.
       memory_bytes: of a child.
       child: of BegunCases.
@@ -213,9 +212,6 @@ def prove_ops(
     """Runs each distinct split op whole and in parts, in a child process.
 
     Args:
-      flat: the unsplit step.
-      decisions: what becomes of each op.
-      num_shards: M.
       seconds: what has not been run by then counts as not proven.
       memory_bytes: of the child; an op that takes more counts as not proven.
       begun: what `begun_cases` made of the same; its limit of memory counts.

@@ -32,7 +32,8 @@ def compare(
         except Exception as error:
             return RunsCompared(why_not=f"the unsplit step does not run: {one_line(error)}")
     tell("running the split step")
-    split = WideStep(request.split.graph_def, request.split.exact, unsplit.is_wide, request.tables)
+    own = request.split
+    split = WideStep(own.graph_def, own.exact, unsplit.is_wide, request.tables, own.pieces)
     try:
         other = _run(split, request, request.split.fetches, unsplit.start)
     except Exception as error:

@@ -20,6 +20,7 @@ from graphs.protos import attribute
 from graphs.source_model import SourceModel
 from rewrite.call_graph import without_devices
 from rewrite.split.decide.decide import Decisions
+from rewrite.split.pieces.convert import filled_as_given
 from rewrite.split.prove.runs.messages import (
     NO_TABLES,
     CompareRequest,
@@ -71,7 +72,6 @@ def request_of(
     """What is run; of inputs, axes that may have any size have none in either step.
 
     Args:
-      flat, decisions, step: the unsplit and the split step.
       exact: {constant of the split step: what it is rounded from}.
       feeds: {tensor: array} of both.
       tables: see `table_start`.
@@ -80,8 +80,9 @@ def request_of(
     fed = {with_index(name): array for name, array in feeds.items()}
     for feed, axis in decisions.axis_of_feed.items() if count else ():
         fed[feed] = fed[feed].take(range(count), axis)
+    made = filled_as_given(step.graph_def) if step.pieces else step.graph_def
     given, split = type(flat.graph_def)(), type(flat.graph_def)()
-    for own, graph_def in ((given, flat.graph_def), (split, step.graph_def)):
+    for own, graph_def in ((given, flat.graph_def), (split, made)):
         own.CopyFrom(without_effects(graph_def))
         for node in own.node:
             for axis in decisions.open_axes.get(with_index(node.name), ()):
@@ -89,7 +90,7 @@ def request_of(
                     node.attr["shape"].shape.dim[axis].size = -1
     return CompareRequest(
         StepRun(given.SerializeToString(), tuple(flat.fetches), {}),
-        StepRun(split.SerializeToString(), tuple(step.fetches), exact),
+        StepRun(split.SerializeToString(), tuple(step.fetches), exact, step.pieces),
         fed,
         _NUM_STEPS,
         tables,
@@ -104,7 +105,7 @@ def few_entries(decisions: Decisions, num_shards: int) -> int:
     axes, batch, least = decisions.axis_of_feed, decisions.batch, 2 * num_shards + 1
     growing = {(feed, axis) for feed, each in decisions.following.items() for axis in each}
     shape_of = decisions.properties.shape
-    is_cut = all(
+    is_cut = bool(axes) and all(
         axis in decisions.open_axes.get(feed, ()) and (shape_of(feed) or ())[axis] == batch > least
         for feed, axis in axes.items()
     )

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rewrite.split.cut_variable import CutVariable
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepRun:
@@ -14,11 +16,15 @@ class StepRun:
       graph_def: serialized.
       fetches: tensors "op:i" and ops.
       exact: {constant: the value that its own was rounded from}.
+      pieces: {variable's op: how it is cut, the ops of its pieces} of those in pieces.
     """
 
     graph_def: bytes
     fetches: Sequence[str]
     exact: Mapping[str, float]
+    pieces: Mapping[str, tuple[CutVariable, Sequence[str]]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,21 +47,13 @@ NO_TABLES = TableStart()
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CompareRequest:
-    """What the child is to do.
+    """What the child is to do."""
 
-    Attributes:
-      given: the unsplit step.
-      split: the split one; its fetches are those of the other, in their order.
-      feeds: {tensor "op:i": array} of every step.
-      num_steps: how often each is run.
-      tables: what fills the steps' tables.
-    """
-
-    given: StepRun
-    split: StepRun
-    feeds: Mapping[str, np.ndarray]
-    num_steps: int
-    tables: TableStart = NO_TABLES
+    given: StepRun  # the unsplit step
+    split: StepRun  # the split one; its fetches are those of the other, in their order
+    feeds: Mapping[str, np.ndarray]  # {tensor "op:i": array} of every step
+    num_steps: int  # how often each is run
+    tables: TableStart = NO_TABLES  # what fills the steps' tables
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from graphs.names import op_of
 from graphs.protos import DType, Session, Tensor
 from graphs.run_session import read_variables, write_variables
 from rewrite.call_graph import without_devices
+from rewrite.split.cut_variable import CutVariable
 from rewrite.split.float64.convert import Float64Graph, to_float64
 from rewrite.split.prove.runs.messages import NO_TABLES, TableStart
 
@@ -33,9 +34,10 @@ class WideStep:
         exact: Mapping[str, float],
         is_wide: bool = True,
         tables: TableStart = NO_TABLES,
+        pieces: Mapping[str, tuple[CutVariable, Sequence[str]]] | None = None,
     ):
         """Makes it float64, or leaves its ops in their own types; `tables` stay as they are."""
-        self._tables = tables
+        self._tables, self._pieces = tables, pieces or {}
         own = v1.GraphDef.FromString(graph_def)
         if is_wide:
             wide = to_float64(own, exact)
@@ -66,11 +68,17 @@ class WideStep:
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         with tf.Graph().as_default() as graph, v1.Session(graph=graph, config=config) as session:
             v1.import_graph_def(self._graph_def, name="")
+            start = {**start}
+            for name, (variable, pieces) in self._pieces.items():
+                start.update(zip(pieces, variable.cut(start[name]), strict=True))
             write_variables(session, {name: start[name] for name in self.variables})
             self._fill_tables(session)
             fed = {name: _fitting(graph.get_tensor_by_name(name), a) for name, a in feeds.items()}
             fetched = [session.run(list(fetches), fed) for _ in range(num_steps)]
-            return fetched, read_variables(session, self.variables)
+            after = read_variables(session, self.variables)
+            for name, (variable, pieces) in self._pieces.items():
+                after[name] = variable.joined([after.pop(piece) for piece in pieces])
+            return fetched, after
 
     def _fill_tables(self, session: Session) -> None:
         graph, tables = session.graph, self._tables

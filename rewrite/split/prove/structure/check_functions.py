@@ -41,10 +41,7 @@ class FunctionProver:
         """Raises RewriteError unless a copy's functions are those of its shard.
 
         Args:
-          node: the op of the unsplit step.
           here: its copy.
-          answer: what was decided of it.
-          shard: whose copy it is.
         """
         bodies = answer.bodies
         has_numbers = bool(bodies) and len(data_inputs(here)) > len(data_inputs(node))

@@ -46,6 +46,8 @@ def _wanted_of(node: NodeDef, answer: Split | None) -> Wanted:
     """What an op has to become, whole or for each of many shards."""
     own = set() if answer is None else _of_functions(answer)
     attributes = _computing(attributes_of_copies(node, answer), own)
+    if node.op == "VarHandleOp" and answer is not None:
+        attributes.pop("shared_name", None)  # each piece has one of its own
     waits = [name[1:] for name in node.input if name.startswith("^")]
     return Wanted(node, answer, attributes, own, data_inputs(node), waits, _beside_of(node))
 
@@ -53,6 +55,9 @@ def _wanted_of(node: NodeDef, answer: Split | None) -> Wanted:
 def _require_same_op(here: NodeDef, wanted: Wanted) -> None:
     """Raises RewriteError unless `here` is the op: type and attributes but for decided ones."""
     found = _computing(here.attr, wanted.of_functions)
+    is_piece = here.op == "VarHandleOp" and wanted.answer is not None
+    if is_piece and not found.pop("shared_name").s.endswith(f"/{here.name}".encode()):
+        raise RewriteError(f"reading {here.name!r} of the split step: whose piece is this?")
     op = type_of_copies(wanted.node, wanted.answer)
     is_same = found.keys() == wanted.attributes.keys() and all(
         same_content(mine, wanted.attributes[key]) for key, mine in found.items()
@@ -71,6 +76,10 @@ def _beside_of(node: NodeDef) -> list[str]:
     """The ops that a node has to lie beside."""
     wishes = node.attr["_class"].list.s if "_class" in node.attr else ()
     return [each.decode().removeprefix("loc:@") for each in wishes]
+
+
+def _waits_of(node: NodeDef) -> set[str]:
+    return {name[1:] for name in node.input if name.startswith("^")}
 
 
 def _computing(attrs: Mapping[str, AttrValue], without: Collection[str]) -> dict[str, AttrValue]:
@@ -140,7 +149,12 @@ class OpChecks:
         else:
             answer = reading.decided.answer_of_op[name]
             assert isinstance(answer, Split)
-            if op_definition(node.op, name).is_stateful and node.op not in _READS:
+            of_pieces = {f"{handle}:0" for handle in reading.pieces}
+            is_of_piece = name in reading.pieces or not of_pieces.isdisjoint(
+                map(tensor_of, data_inputs(node))
+            )
+            is_effect = op_definition(node.op, name).is_stateful and node.op not in _READS
+            if is_effect and not is_of_piece:
                 raise RewriteError(f"reading {reading.where}: {name!r} has effects, and has copies")
             copies = reading.copies[name]
             if name in reading.nodes and name not in copies:
@@ -149,6 +163,8 @@ class OpChecks:
             tensors = [tensor_of(old) for old in wanted.inputs]
             for shard, copy in zip(reading.shards, copies, strict=True):
                 here = reading.nodes[copy]
+                if is_of_piece and node.input and reading.ready.isdisjoint(_waits_of(here)):
+                    raise RewriteError(f"reading {copy!r} of {reading.where}: it doesn't wait")
                 self._same(here, wanted, shard)
                 self._copy_reads(tensors, here, shard, answer)
                 self._functions(node, here, answer, shard)
@@ -163,7 +179,7 @@ class OpChecks:
 
     def _waits(self, waits: Sequence[str], here: NodeDef, shard: int | None) -> None:
         """The same control edges, besides those from the assertion that the batch is no refusal."""
-        controls = {name[1:] for name in here.input if name[:1] == "^"} - self._reading.asserts
+        controls = _waits_of(here) - self._reading.asserts - self._reading.ready
         if controls != {op for wait in waits for op in self.ops_for(wait, shard)}:
             raise RewriteError(f"reading {here.name!r} of the split step: it waits for other ops")
 
@@ -229,7 +245,6 @@ class OpChecks:
         """An input is the tensor that it was, whole or the part of a shard.
 
         Args:
-          reader: what reads it.
           new: the input.
           tensor: what it was.
           state: what it has to be of that.

@@ -29,6 +29,7 @@ from rewrite.split.any_batch.open_step import OpenStep
 from rewrite.split.decide.decide import Decisions, decide
 from rewrite.split.decision import Split, StayWhole, is_same_answer
 from rewrite.split.effects import has_effect
+from rewrite.split.pieces.convert import without_conversion
 from rewrite.split.prove.structure.check_functions import FunctionProver
 from rewrite.split.prove.structure.check_op import OpChecks
 from rewrite.split.prove.structure.step_reading import StepReading, numbers
@@ -51,9 +52,7 @@ def require_refusals(
     """Raises RewriteError where a run is refused that must not be, or one is not that must be.
 
     Args:
-      decisions: what the step was decided for.
       reading: of the split step, `graph_def`.
-      graph_def: a GraphDef.
       count: into how many parts it is split.
     """
     if _refuses(reading, {}):
@@ -88,7 +87,7 @@ def _others(decisions: Decisions, reading: StepReading, count: int) -> Iterator[
     for tensor, each in asked.items():
         if each.any_rank:
             yield {tensor: (*each.shape, 1)}
-    if decisions.is_open:
+    if decisions.is_open and decisions.axis_of_feed:
         of_batch = {t: {a: changed(t, {})[a]} for t, a in decisions.axis_of_feed.items()}
         yield {
             tensor: changed(
@@ -152,8 +151,6 @@ def prove_joints(flat: FlatGraph, decisions: Decisions, step: SplitStep, count: 
     another one by asking again with those of that size.
 
     Args:
-      flat: the unsplit step.
-      decisions: what becomes of each op.
       step: the split step, before it is placed.
       count: into how many shards it is split.
 
@@ -198,6 +195,8 @@ def _require_fetch(checks: OpChecks, reading: StepReading, before: str, after: s
 def _has_its_functions(flat: FlatGraph, decisions: Decisions, graph_def: GraphDef) -> bool:
     """Whether all functions are as they were; only copies of loops and calls may have more."""
     before, after = flat.graph_def, graph_def
+    if decisions.pieces:
+        after = without_conversion(after, decisions.pieces)
     answers = decisions.answer_of_op.values()
     if any(isinstance(answer, Split) and answer.bodies for answer in answers):
         there = library_of(after)
@@ -230,17 +229,21 @@ def other_sizes(
     flat: FlatGraph, decisions: Decisions, count: int, end: float = math.inf
 ) -> Iterator[Decisions]:
     """What was decided, at sizes that leave over something else; none is begun after `end`."""
+    if decisions.pieces and decisions.is_open:
+        found = decided_at(flat, decisions, 1)
+        yield from [] if found is None else [found]
+        return
     missing = set(range(1, count)) - {decisions.batch % count}
     for more in range(1, _ROUNDS * count) if decisions.takes_any_batch else ():
         left_over = (decisions.batch + more) % count
         if left_over in missing and time.monotonic() < end:
-            found = _decided_at(flat, decisions, more)
+            found = decided_at(flat, decisions, more)
             if found is not None:
                 missing.remove(left_over)
                 yield found
 
 
-def _decided_at(flat: FlatGraph, decisions: Decisions, more: int) -> Decisions | None:
+def decided_at(flat: FlatGraph, decisions: Decisions, more: int) -> Decisions | None:
     """The same decisions at another size; None where a number looks like another one there."""
     larger = OpenStep(
         forgetting_ranks(flat, decisions.unsure_ranks),
@@ -256,10 +259,11 @@ def _decided_at(flat: FlatGraph, decisions: Decisions, more: int) -> Decisions |
     others = decide(
         larger.flat,
         larger.properties,
-        larger.batch,
+        decisions.batch if decisions.pieces else larger.batch,
         larger.axis_of_feed,
         kept,
         not_cut=decisions.not_cut,
+        pieces=decisions.pieces,
     )
     states = decisions.state_of_tensor
     if not all(is_same(state, others.state_of_tensor[name]) for name, state in states.items()):

@@ -1,11 +1,12 @@
 """What the tensors of a graph stand for that was made of another one, op by op."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from graphs.building.op_outputs import argument_types
 from graphs.flat_graph import FlatGraph
+from graphs.function_library import CONVERTS_WEIGHTS
 from graphs.names import data_inputs, tensor_of
 from graphs.protos import GraphDef, NodeDef, Nodes, attribute
 from rewrite.pass_base import RewriteError
@@ -31,6 +32,8 @@ class Reading:
       stands_in: {op that asks for a shape: the ops that say it in its place, one per output}; of
         some only what reads them shows that they say the right thing, they have none.
       asserts: the ops that refuse a batch with too few entries.
+      pieces: the variables that are cut.
+      ready: what puts them into pieces, before anything reads these.
       reader: what it has met of joins, sums and cuts.
     """
 
@@ -48,6 +51,8 @@ class Reading:
         self.copies: dict[str, Sequence[str]] = {}
         self.stands_in: dict[str, Sequence[str]] = {}
         self.asserts: set[str] = set()
+        self.pieces: Collection[str] = ()
+        self.ready: set[str] = set()
         self.reader = JointReader(self.sizes, self._whole)
         self._said: dict[str, str] = {}
         self._value_of: dict[str, Value] = {}  # by what an input of a NodeDef says
@@ -62,7 +67,8 @@ class Reading:
             self.copies[name] = self.named(name, len(self.shards))
             for shard, copy in zip(self.shards, self.copies[name], strict=True):
                 self.means(copy, self.parts(name, answer, shard))
-            if answer.is_repeated and name in self.nodes and name not in self.copies[name]:
+            is_there = answer.is_repeated or name in self.pieces
+            if is_there and name in self.nodes and name not in self.copies[name]:
                 self.means(name, whole)  # for the whole ops that read it
         elif self._is_replaced(node, tensors):
             several = node.op == "ShapeN"
@@ -201,11 +207,7 @@ _KNOWN_ATTRS = frozenset(
 
 
 def numbers(node: NodeDef, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The outputs of an op of `NUMBER_OPS`.
-
-    Raises:
-      RewriteError: it is none of these ops, or has an attribute or an input that doesn't fit.
-    """
+    """Outputs of an op of `NUMBER_OPS`; RewriteError: none, or an attribute or input is unfit."""
     import tensorflow as tf
 
     if node.op not in NUMBER_OPS or not set(node.attr) <= _KNOWN_ATTRS:
@@ -288,6 +290,7 @@ class StepReading(Reading):
         super().__init__(decisions, nodes, sizes, range(len(sizes)), "the split step")
         self._names, self._found = copies, set(flat.nodes)
         self._awaited: set[str] = set()
+        self.pieces = decisions.pieces
         for node in flat.graph_def.node:
             self.find(node)
         known = {*flat.nodes, *(name for names in self.copies.values() for name in names)}
@@ -313,6 +316,14 @@ class StepReading(Reading):
             for name in data_inputs(node):
                 self.value(name)
             self.asserts.update({node.name} if node.op == "Assert" else ())
+            return
+        if CONVERTS_WEIGHTS in node.attr:
+            pieces = [self.node(n) for handle in self.pieces for n in self.copies[handle]]
+            names = [piece.attr["shared_name"].s for piece in pieces]
+            is_right = len({*names}) == len(names) and data_inputs(node) == [*self.pieces]
+            if not is_right or list(node.attr[CONVERTS_WEIGHTS].list.s) != names:
+                raise RewriteError(f"reading {node.name!r} of the split step: other variables")
+            self.ready.add(node.name)
             return
         is_late = any(self.node(name[1:]).op != "Assert" for name in controls)
         if is_late and node.name not in self._said:

@@ -18,6 +18,7 @@ from rewrite.model_builder import given_graph
 from rewrite.pass_base import RewriteError
 from rewrite.split.prove.written.prove_written import OneToOne, PairedGraphs
 from rewrite.split.write.split_graph import rename_tensors
+from rewrite.split.write.weights import without_pieces
 from rewrite.written_signature import (
     has_own,
     run_name,
@@ -33,14 +34,10 @@ _BESIDE = frozenset({"_class", "_output_shapes", "frame_name"})
 def prove_others(given: SourceModel, split: SourceModel) -> None:
     """Compares all but the run of a model that holds a split step with the model as it came.
 
-    Args:
-      given: the model as it came.
-      split: the model with the split step as its run.
-
     Raises:
       RewriteError: another signature, the unsplit step or an initialiser is something else.
     """
-    own, there = _graph(given), _graph(split)
+    own, there = _graph(given), without_pieces(_graph(split))
     before, after = given.meta_graph_def, split.meta_graph_def
     name, added, functions = run_name(given), "", {}
     if has_own(given):

@@ -129,7 +129,6 @@ def restore_fewer(graph_def: GraphDef, restore_op: str) -> Mapping[str, Kind]:
     """Takes what restores variables like others out of a graph, in place.
 
     Args:
-      graph_def: the graph.
       restore_op: what its saver runs, a NoOp that waits for all assignments.
 
     Returns:

@@ -21,40 +21,24 @@ _CHILD = "rewrite.split.prove.written.load_child"
 
 @dataclasses.dataclass(frozen=True)
 class LoadRequest:
-    """What the child is to do.
+    """What the child is to do."""
 
-    Attributes:
-      directory: the written SavedModel.
-      tags: of the MetaGraphDef to load.
-      is_whole: whether to load all of it, however large it is.
-      given_directory: the SavedModel as it came; "" for a graph.
-      given_signatures: what that one has.
-      given_graph: serialized, where the model came as a graph.
-    """
-
-    directory: str
-    tags: Sequence[str]
-    is_whole: bool
-    given_directory: str
-    given_signatures: Sequence[str]
-    given_graph: bytes
+    directory: str  # the written SavedModel
+    tags: Sequence[str]  # of the MetaGraphDef to load
+    is_whole: bool  # whether to load all of it, however large it is
+    given_directory: str  # the SavedModel as it came; "" for a graph
+    given_signatures: Sequence[str]  # what that one has
+    given_graph: bytes  # serialized, where the model came as a graph
 
 
 @dataclasses.dataclass(frozen=True)
 class LoadedModels:
-    """What came of it.
+    """What came of it."""
 
-    Attributes:
-      written: why the written model doesn't load; "" where it does.
-      given: why the model as it came doesn't load either; "" where it does.
-      loads_written: whether the written model is loaded at present.
-      is_fewer: whether that has one op of each kind.
-    """
-
-    written: str = ""
-    given: str = ""
-    loads_written: bool = False
-    is_fewer: bool = False
+    written: str = ""  # why the written model doesn't load; "" where it does
+    given: str = ""  # why the model as it came doesn't load either; "" where it does
+    loads_written: bool = False  # whether the written model is loaded at present
+    is_fewer: bool = False  # whether that has one op of each kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +69,6 @@ class BegunLoad(contextlib.AbstractContextManager["BegunLoad"]):
         Args:
           given: the model as it came; that is loaded, too, where the written one can't be.
           directory: what was written.
-          tags: of its MetaGraphDef.
           memory_bytes: of the child; None for no limit.
         """
         self._memory_bytes = memory_bytes

@@ -35,8 +35,6 @@ def prove_written(source: SourceModel, step: SplitStep, outputs: Mapping[str, st
     """Compares the run of a model with the split step that it should be.
 
     Args:
-      source: the model with the split step as its run.
-      step: the step as it was proven.
       outputs: {Identity op of the step: the fetched tensor "op:i" that it stands for}.
 
     Raises:

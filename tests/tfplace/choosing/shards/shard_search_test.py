@@ -37,12 +37,16 @@ class _Prepared:
     serves_any_batch: bool = False
     left_whole: int = 0
     reading_seconds: float = 0.0
+    pieces: bool = False
+    to_split = types.SimpleNamespace(decisions=lambda *args, **known: None)
     costs = types.SimpleNamespace(source="analytic")
     instance = None
 
     @property
     def split(self):
-        decisions = types.SimpleNamespace(batch=32, num_left_whole=self.left_whole)
+        decisions = types.SimpleNamespace(
+            batch=32, num_left_whole=self.left_whole, pieces=self.pieces
+        )
         return None if self.shards == 1 else types.SimpleNamespace(decisions=decisions)
 
 
@@ -65,11 +69,14 @@ class _World:
         self.serves_any_batch, self.left_at_first = False, Limits(0.0)
         self.left_whole, self.whole_takes = frozenset[str](), 1.0
         self.whole_takes_of = dict[int, float]()
+        self.least_pieces, self.to_send = math.inf, 0.0
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
             "least_steps": lambda whole, axes, counts, left_whole: self.least,
             "ops_left_whole": lambda whole, axes: self.left_whole,
+            "least_in_pieces": lambda whole, count: self.least_pieces,
+            "seconds_to_send": lambda problem, decisions: self.to_send,
             "lower_bound_seconds": lambda problem: self.bound,
             "best_of": lambda known: known[0],
             "LongSearch": lambda instance, seed, start, left: _Long(self, left),
@@ -88,7 +95,8 @@ class _World:
         if options.num_shards in self._errors:
             raise UsageError("the batch is too small; take fewer")
         self.now += self.reading * (options.num_shards + 1) / 2
-        return _Prepared(_PROBLEM, options.num_shards, left_whole=len(options.left_whole))
+        left_whole, pieces = len(options.left_whole), options.cuts_weights
+        return _Prepared(_PROBLEM, options.num_shards, left_whole=left_whole, pieces=pieces)
 
     def find_placement(
         self, prepared, options, trained, folder, progress, earlier=None, known=(), stages=None
@@ -96,7 +104,7 @@ class _World:
         self.searches.append((prepared.shards, options.budget_seconds, options.max_trials))
         self.stages = None if stages is None else stages([Candidate("single", _NOWHERE, _NOTHING)])
         self.now += options.budget_seconds
-        seconds = self._steps[prepared.shards]
+        seconds = self._steps[prepared.shards + 0.5 * prepared.pieces]
         if prepared.left_whole:
             seconds *= self.whole_takes_of.get(prepared.shards, self.whole_takes)
         if len([each for each, *_ in self.searches if each == prepared.shards]) > 1:
@@ -302,10 +310,10 @@ def test_the_unsplit_step_s_long_search_goes_on_beside_reading_and_to_its_end(mo
     assert [shards for shards, *_ in world.searches] == [1, 4, 1]
     assert world.stages == ["the rest of the long search"]
     assert world.left_at_first.budget_seconds == 100.0
-    assert world.pieces == [94.0, 94.0]  # beside estimating work, and beside reading four shards
+    assert world.pieces == [94.0] * 3  # beside two estimates of work, and reading four shards
     assert tried[1].step_seconds == min(0.3, 0.3 * longer)
     told = {each.name: each.num_trials for each in searched.beside}
-    assert told == {"unsplit": 20, "4 shards": 10}
+    assert told == {"unsplit": 25, "4 shards": 10}
     world = _World(monkeypatch, {1: 0.7, 2: 0.6, 4: 0.3, 8: 0.5})
     world.run(budget_seconds=100.0)
     assert world.stages is None
@@ -437,3 +445,35 @@ def test_shards_are_a_number_or_auto():
 def test_what_auto_does_not_go_with_is_refused(more):
     with pytest.raises(UsageError, match="--shards=auto"):
         require_outputs(OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO), **more))
+
+
+def of_weights(searched):
+    [told] = [each for each in searched.shards if each.cut == "weights"]
+    return told
+
+
+def test_weights_in_pieces_are_tried_first_where_they_promise_more(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 4.5: 0.2})
+    world.least, world.least_pieces, world.to_send = {1: 0.9, 2: 0.5, 4: 0.25, 8: 0.25}, 0.1, 0.5
+    found, _, searched = world.run()
+    assert found == 4 and of_weights(searched).step_seconds < 0.2
+    reasons = {each.reason for each in searched.shards if each.shards > 1 and each.cut == "batch"}
+    assert reasons == {"not tried: its work alone takes as long as the best step so far"}
+    assert world.read is None or 4 not in world.read.problems
+
+
+def test_weights_in_pieces_come_last_where_shards_promise_more(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.3, 8: 0.4, 4.5: 0.28})
+    world.least, world.least_pieces = {1: 0.9, 2: 0.5, 4: 0.25, 8: 0.25}, 0.26
+    _, _, searched = world.run(budget_seconds=600.0)
+    assert of_weights(searched).step_seconds < 0.28
+    assert [each[0] for each in world.searches[:2]] == [1, 4]
+
+
+def test_weights_in_pieces_that_promise_nothing_are_not_read(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.3, 8: 0.4})
+    world.least, world.least_pieces = {1: 0.9, 2: 0.5, 4: 0.25, 8: 0.25}, 0.28
+    _, _, searched = world.run(budget_seconds=600.0)
+    assert of_weights(searched).reason == (
+        "not tried: its work, or what it sends, takes 280 ms at least"
+    )

@@ -277,6 +277,7 @@ def shards():
     report, explained = made_up(build_problem(ops, Machine(3)), [1, 1, 2, 1])
     split = {
         "shards": 2, "axes": {"x": 0}, "batch": 8, "any_batch": False, "sharded_ops": 1,
+        "weights": [],
         "whole_ops": 2, "sums": 1, "joins": 0, "cuts": 1, "whole_because": [],
         "below_ops": 0, "below_flops_share": 0.0,
     }  # fmt: skip

@@ -70,7 +70,6 @@ def penalised_seconds(outcome: Outcome, reference: float, usable_bytes: FloatArr
     a failure other than for memory is penalised by 10 s.
 
     Args:
-      outcome: of a trial.
       reference: seconds, above 0.
       usable_bytes: f8[D].
     """
@@ -149,14 +148,10 @@ class MovingAverage:
     Source: Mirhoseini et al. 2017, appendix; decay 0.9 as tfplace/docs/published.md has it.
     Departure: a batch counts with its median, not its mean. Where memory is tight, a few failures
     in each batch would pull the mean so far down that all placements that run look alike.
-
-    Attributes:
-      value: b; None until the first update, which sets it to median(R).
-      decay: γ, 0 to 1.
     """
 
-    value: float | None = None
-    decay: float = 0.9
+    value: float | None = None  # b; None until the first update, which sets it to median(R)
+    decay: float = 0.9  # γ, 0 to 1
 
     def updated(self, rewards: FloatArray) -> "MovingAverage":
         """The baseline after rewards f8[B]; the same one if there are none."""

@@ -67,11 +67,7 @@ def penalised_loss(ratio: Tensor, advantage: Tensor, divergence: Tensor, beta: f
 
 
 def require_finite(learner: str, values: Mapping[str, np.ndarray | float]) -> None:
-    """Raises where a number that steers the learning is infinite or not a number.
-
-    Raises:
-      DivergedError: one of them is not finite.
-    """
+    """Raises DivergedError where a number that steers the learning is infinite or none."""
     for name, value in values.items():
         bad = np.ravel(value)[~np.isfinite(np.ravel(value))]
         if bad.size:
@@ -156,11 +152,7 @@ class Descent:
         }
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Assigns what `state` took.
-
-        Raises:
-          ValueError: the arrays are of another problem or configuration.
-        """
+        """Assigns what `state` took; ValueError: it is of another problem or configuration."""
         policy, optimizer = self._names
         snapshot.into_variables(policy, self._policy.variables, state)
         snapshot.into_variables(optimizer, self.optimizer.variables, state)

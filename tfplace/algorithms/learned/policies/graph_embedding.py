@@ -10,35 +10,21 @@ from graphs.protos import KerasObject, Tensor
 
 
 class GraphState(NamedTuple):
-    """States of an episode, one per row; S states, G groups, D devices, F and E features.
+    """States of an episode, one per row; S states, G groups, D devices, F and E features."""
 
-    Attributes:
-      group_features: f4[S, G, F].
-      device_features: f4[S, D, E] of each device for the group being placed.
-      placement: i4[S, G] device of each group.
-      current: i4[S] the group being placed.
-      log_prior: f4[S, D] 0 or FORBIDDEN, added to the current group's logits.
-    """
-
-    group_features: Tensor
-    device_features: Tensor
-    placement: Tensor
-    current: Tensor
-    log_prior: Tensor
+    group_features: Tensor  # f4[S, G, F]
+    device_features: Tensor  # f4[S, D, E] of each device for the group being placed
+    placement: Tensor  # i4[S, G] device of each group
+    current: Tensor  # i4[S] the group being placed
+    log_prior: Tensor  # f4[S, D] 0 or FORBIDDEN, added to the current group's logits
 
 
 class GraphRelations(NamedTuple):
-    """What never changes in an episode.
+    """What never changes in an episode."""
 
-    Attributes:
-      from_parents: f4[G, G], row i averages over the groups that i uses tensors of.
-      from_children: f4[G, G], row i averages over the groups that use tensors of i.
-      pools: f4[3, G, G], rows are 1 at i's ancestors, at its descendants, and at neither.
-    """
-
-    from_parents: Tensor
-    from_children: Tensor
-    pools: Tensor
+    from_parents: Tensor  # f4[G, G], row i averages over the groups that i uses tensors of
+    from_children: Tensor  # f4[G, G], row i averages over the groups that use tensors of i
+    pools: Tensor  # f4[3, G, G], rows are 1 at i's ancestors, at its descendants, and at neither
 
 
 class GraphEmbedding(tf.Module):
@@ -108,8 +94,6 @@ def dense(inputs: int, units: int, activation: str | None, seed: int | None) -> 
     """A built tf-keras layer f4[..., inputs] → f4[..., units].
 
     Args:
-      inputs: width of what it reads.
-      units: width of what it gives.
       activation: as tf-keras names it; None for none.
       seed: of the Glorot weights; None for weights of zero, as an untrained policy's last layer has
         them to be uniform.

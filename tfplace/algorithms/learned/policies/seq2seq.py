@@ -13,15 +13,10 @@ from tfplace.algorithms.learned.policies.graph_embedding import dense
 
 
 class Sequence(NamedTuple):
-    """What is being placed.
+    """What is being placed."""
 
-    Attributes:
-      features: f4[G, F] of each group.
-      log_prior: f4[G, D] added to the logits.
-    """
-
-    features: Tensor
-    log_prior: Tensor
+    features: Tensor  # f4[G, F] of each group
+    log_prior: Tensor  # f4[G, D] added to the logits
 
 
 class LstmLayer(tf.Module):
@@ -138,7 +133,6 @@ class Seq2Seq(tf.Module):
         """Draws placements: devices i4[B, G] and log π(· | d_1 … d_g−1) f4[B, G, D] along them.
 
         Args:
-          sequence: the groups.
           noise: f4[G, B, D], standard Gumbel; the device of the largest logit + noise is a
             sample of the softmax, so all of the randomness is the caller's.
         """

@@ -30,21 +30,13 @@ MAX_ROUNDS = 64
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """What fixes the shapes of the weights, and the number of groups it was trained with.
+    """What fixes the shapes of the weights, and the number of groups it was trained with."""
 
-    Attributes:
-      group_width: features of a group.
-      device_width: features of a device.
-      units: as in PlacetoConfig.
-      rounds: as in PlacetoConfig.
-      max_groups: as in PlacetoConfig.grouping.
-    """
-
-    group_width: int
-    device_width: int
-    units: int
-    rounds: int
-    max_groups: int
+    group_width: int  # features of a group
+    device_width: int  # features of a device
+    units: int  # as in PlacetoConfig
+    rounds: int  # as in PlacetoConfig
+    max_groups: int  # as in PlacetoConfig.grouping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,11 +79,7 @@ class Checkpoint:
 
 
 def write_checkpoint(path: str, checkpoint: Checkpoint) -> None:
-    """Writes it over what was there, whole or not at all.
-
-    Raises:
-      OutputError: the path can't be written.
-    """
+    """Writes it over what was there, whole or not at all; OutputError: it can't be written."""
     facts = {
         "kind": KIND,
         "version": VERSION,

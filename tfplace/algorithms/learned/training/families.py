@@ -19,15 +19,10 @@ FAMILIES: Mapping[str, Mapping[str, Sequence[int]]] = json_beside(__file__)
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Which graphs teach and which judge.
+    """Which graphs teach and which judge."""
 
-    Attributes:
-      train: benchmark graphs as "rnnlm:num_steps=4,...".
-      test: such graphs, none of them in `train`.
-    """
-
-    train: tuple[str, ...]
-    test: tuple[str, ...]
+    train: tuple[str, ...]  # benchmark graphs as "rnnlm:num_steps=4,..."
+    test: tuple[str, ...]  # such graphs, none of them in `train`
 
 
 def split_family(family: str, num_graphs: int, seed: int) -> Split:
@@ -36,7 +31,6 @@ def split_family(family: str, num_graphs: int, seed: int) -> Split:
     Args:
       family: a name of FAMILIES.
       num_graphs: 2 to the number of variations there are.
-      seed: of the draw.
 
     Raises:
       UsageError: no such family, or not that many graphs.

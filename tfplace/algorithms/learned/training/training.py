@@ -33,15 +33,10 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """Step times relative to the best single device's; inf where nothing fits.
+    """Step times relative to the best single device's; inf where nothing fits."""
 
-    Attributes:
-      final: of the placement at the end of an episode.
-      best: of the fastest placement on the way to it.
-    """
-
-    final: float
-    best: float
+    final: float  # of the placement at the end of an episode
+    best: float  # of the fastest placement on the way to it
 
 
 class HeldOut:
@@ -264,11 +259,8 @@ def train(
     """Trains, and judges the policy on held-out graphs before and after.
 
     Args:
-      recipe: graphs, clusters, seed.
       limits: when to stop; Ctrl-C stops it too, after the episode that runs, and what was trained
         is kept, unjudged: held_out["after"] is None.
-      start: what to go on from, or None.
-      tell: told what goes on.
       config: of Placeto; its sizes are kept in the checkpoint.
       keep: given what `start` may be, after every episode.
 

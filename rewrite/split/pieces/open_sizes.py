@@ -1,0 +1,60 @@
+"""A step with weights in pieces that takes inputs of several sizes."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from graphs.flat_graph import FlatGraph
+from rewrite.split.any_batch.open_step import OpenStep
+from rewrite.split.decide.decide import Decisions, decide
+from rewrite.split.decision import Split, is_same_answer
+from rewrite.split.functions import Bodies
+from rewrite.split.states import Sharded
+
+_MORE = 3
+_OF_ANOTHER_SIZE = "its parts have other sizes with other inputs"
+
+
+def with_open_sizes(
+    flat: FlatGraph,
+    decisions: Decisions,
+    open_axes: Mapping[str, Sequence[int]],
+    kept_whole: Mapping[str, str],
+    bodies: Bodies,
+) -> Decisions:
+    """What holds at other sizes, too: ops that are split otherwise there stay whole.
+
+    Args:
+      flat: the step.
+      decisions: at its sizes; returned as they are where they hold for these alone.
+      open_axes: {fed tensor: its axes of any size}.
+      kept_whole, bodies: as `decide` has them.
+    """
+    step = OpenStep(flat, decisions.properties, decisions.batch, {}, open_axes)
+    larger = step.larger(_MORE)
+    answers = decisions.answer_of_op.values()
+    has_bodies = any(isinstance(each, Split) and each.bodies for each in answers)
+    # Blocks of a weight are taken apart by reshaping to what the step was placed for.
+    in_blocks = any(
+        isinstance(state, Sharded) and state.outer > 1
+        for state in decisions.state_of_tensor.values()
+    )
+    if larger is None or has_bodies or in_blocks:
+        return decisions
+    whole = dict(kept_whole)
+    while True:  # ends: the ops that stay whole only grow more
+        here, there = (
+            decide(
+                each.flat, each.properties, decisions.batch, {}, whole, bodies=bodies,
+                values=each.values, pieces=decisions.pieces,
+            )
+            for each in (step, larger)
+        )  # fmt: skip
+        others = there.answer_of_op
+        unlike = {n for n, a in here.answer_of_op.items() if not is_same_answer(a, others[n])}
+        unlike -= whole.keys()
+        if not unlike:
+            break
+        whole |= dict.fromkeys(unlike, _OF_ANOTHER_SIZE)
+    axes = {feed: [*each] for feed, each in open_axes.items()}
+    shapes = step.shapes_of_any_size()
+    return dataclasses.replace(here, is_open=True, open_axes=axes, any_shapes=shapes)

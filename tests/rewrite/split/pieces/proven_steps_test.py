@@ -1,0 +1,202 @@
+"""Steps with weights in pieces compute what they did: by their structure, and by running them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from graphs.building.shapes import infer_known
+from graphs.loading.feeds import feeds_of_opened
+from rewrite.pass_base import RewriteError
+from rewrite.split.building.build_step import build_step
+from rewrite.split.pieces.choose import PiecesChooser
+from rewrite.split.prove.runs.child import compare
+from rewrite.split.prove.runs.compare_runs import request_of
+from rewrite.split.prove.structure.check_resharding import prove_joints
+from rewrite.split.reading.merge_reads import merge_reads
+from rewrite.split.reading.state_order import require_state_order, with_state_order
+from tests.rewrite.split.traced_steps import flat_step
+from tests.rewrite.split.training_steps_test import BATCH, GROUPS, traced
+
+QUICK, NUM_STEPS, TOGETHER = 4, 100, 25
+PIECES = 2
+GROUPS_OF_SEEDS = [
+    pytest.param(range(QUICK)),
+    *(
+        pytest.param(range(first, first + TOGETHER), marks=pytest.mark.fuzz)
+        for first in range(0, NUM_STEPS, TOGETHER)
+    ),
+]
+
+
+def in_pieces(flat):
+    """The step that is cut, what became of its ops, and the step in pieces; None for none."""
+    flat = with_state_order(merge_reads(flat))
+    decisions = PiecesChooser(flat, infer_known(flat), PIECES, {}).found()
+    return decisions and (flat, decisions, build_step(flat, decisions, PIECES, key="tfplace/test"))
+
+
+def differing(flat, decisions, step):
+    joints = prove_joints(flat, decisions, step, PIECES)
+    require_state_order(flat, step, decisions.pieces)
+    feeds = feeds_of_opened(flat, decisions.properties, flat.feeds, seed=0)
+    runs = compare(request_of(flat, decisions, step, joints.exact, feeds))
+    return [*runs.differing, *([runs.why_not] if runs.why_not else [])]
+
+
+def random_dense_step(seed):
+    """A training step of random layers, some behind each other, and a random optimizer."""
+    rng = np.random.default_rng(seed)
+    width, weights = 8, []
+
+    def weight(*shape):
+        value = (rng.normal(size=shape) / np.sqrt(shape[0])).astype(np.float32)
+        weights.append(tf.Variable(value, name=f"w_{len(weights)}"))
+        return weights[-1]
+
+    def dense(bias=True, transposed=False):
+        kernel, offset = weight(width, width), weight(width) if bias else None
+        product = functools.partial(tf.matmul, b=kernel, transpose_b=transposed)
+        return lambda x: product(x) + offset if bias else product(x)
+
+    def normed():
+        scale = weight(width)
+        return lambda x: scale * (x - tf.reduce_mean(x, 1, keepdims=True))
+
+    def gated():
+        kernel = weight(width, 4 * width)
+
+        def layer(x):
+            i, j, f, o = tf.split(x @ kernel, 4, axis=1)
+            return tf.sigmoid(i) * tf.tanh(j) + tf.sigmoid(f) * tf.tanh(o)
+
+        return layer
+
+    def attention():
+        parts = [weight(width, width) for _ in range(3)]
+
+        def layer(x):
+            q, k, v = (tf.reshape(x @ p, [-1, 4, width // 4]) for p in parts)
+            return tf.reshape(tf.nn.softmax(q @ tf.transpose(k, [0, 2, 1])) @ v, [-1, width])
+
+        return layer
+
+    def residual():
+        inner = dense()
+        return lambda x: x + inner(x)
+
+    kinds = {
+        "dense": dense,
+        "no bias": lambda: dense(bias=False),
+        "transposed": lambda: dense(transposed=True),
+        "normed": normed,
+        "gated": gated,
+        "attention": attention,
+        "residual": residual,
+        "relu": lambda: tf.nn.relu,
+        "tanh": lambda: tf.tanh,
+        "softmax": lambda: tf.nn.softmax,
+    }
+    words = [str(word) for word in rng.choice(list(kinds), rng.integers(2, 7))]
+    layers = [kinds["dense"](), *(kinds[word]() for word in words), weight(width, 3)]
+    optimizers = [
+        lambda: keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True),
+        lambda: keras.optimizers.Adam(0.1, amsgrad=True),
+        lambda: keras.optimizers.Adagrad(0.1, global_clipnorm=0.1),
+        lambda: keras.optimizers.RMSprop(0.1, centered=True),
+        lambda: tf_keras.optimizers.Nadam(0.1),
+    ]
+    optimizer = optimizers[rng.integers(len(optimizers))]()
+    optimizer.build(weights)
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            h = x
+            for layer in layers[:-1]:
+                h = layer(h)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, h @ layers[-1]))
+            loss += 0.01 * tf.add_n([tf.nn.l2_loss(w) for w in weights[:2]])
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return loss
+
+    specs = [tf.TensorSpec((BATCH, width), tf.float32, "x"), tf.TensorSpec((BATCH,), tf.int32, "y")]
+    return words, flat_step(step, specs, BATCH)
+
+
+@pytest.mark.parametrize("names", GROUPS, ids=", ".join)
+def test_our_own_steps(names):
+    made = in_pieces(traced(names, BATCH))
+    assert made and len(made[1].pieces) > 1
+    assert not differing(*made)
+
+
+@pytest.mark.parametrize("seeds", GROUPS_OF_SEEDS, ids=lambda seeds: f"{seeds.start}-{seeds.stop}")
+def test_random_steps(seeds):
+    said, num_cut = {}, 0
+    for seed in seeds:
+        words, flat = random_dense_step(seed)
+        if (made := in_pieces(flat)) is not None:
+            num_cut += 1
+            if alarms := differing(*made):
+                said[seed] = words, alarms
+    assert not said
+    assert num_cut > 0.3 * len(seeds)
+
+
+@pytest.fixture(scope="module")
+def two_layers():
+    made = in_pieces(traced(["clipped by value"], BATCH))
+    assert made
+    return made
+
+
+def changed(step, change):
+    """The same step with a change of its nodes, by name."""
+    graph_def = copy.deepcopy(step.graph_def)
+    change({node.name: node for node in graph_def.node}, graph_def)
+    return dataclasses.replace(step, graph_def=graph_def)
+
+
+def swap_pieces(nodes, graph_def):
+    of_piece = [n for n in nodes.values() if n.op == "ReadVariableOp" and "/shard_" in n.name]
+    first, second = of_piece[:2]
+    first.input[0], second.input[0] = second.input[0], first.input[0]
+
+
+def do_not_wait(nodes, graph_def):
+    for node in nodes.values():
+        kept = [name for name in node.input if name != "^split/weights_in_pieces"]
+        if len(kept) < len(node.input):
+            node.input[:] = kept
+            return
+
+
+def convert_otherwise(nodes, graph_def):
+    call = nodes["split/weights_in_pieces"]
+    call.input[0], call.input[1] = call.input[1], call.input[0]
+
+
+def change_the_function(nodes, graph_def):
+    [main] = [f for f in graph_def.library.function if f.signature.name == "tfplace_into_pieces"]
+    main.node_def[-1].name += "_other"
+
+
+def share_a_piece(nodes, graph_def):
+    first, second = [n for n in nodes.values() if n.op == "VarHandleOp" and "/shard_" in n.name][:2]
+    second.attr["shared_name"].s = first.attr["shared_name"].s
+
+
+@pytest.mark.parametrize(
+    "change", [swap_pieces, do_not_wait, convert_otherwise, change_the_function, share_a_piece]
+)
+def test_a_step_that_is_wrong_is_found(two_layers, change):
+    flat, decisions, step = two_layers
+    with pytest.raises(RewriteError):
+        prove_joints(flat, decisions, changed(step, change), PIECES)
