@@ -235,7 +235,8 @@ def _groups(flat: FlatGraph, properties: TensorProperties) -> list[Together]:
     kept = []
     for group in {id(each): each for each in group_of.values()}.values():
         shapes = {shape_of(variables[handle].attr["shape"].shape) for handle in group.handles}
-        if refused.isdisjoint(group.handles) and shapes == {group.shape} != {()}:
+        is_alike = shapes == {group.shape} and min(group.shape, default=0) > 0
+        if is_alike and refused.isdisjoint(group.handles):
             read = sum(properties.num_bytes(f"{read}:0") for read in group.reads[:1])
             group.num_bytes = read * len(group.handles)
             kept.append(group)

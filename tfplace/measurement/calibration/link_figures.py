@@ -8,9 +8,14 @@ import numpy as np
 
 from graphs.cluster import COMMUNICATION_RULES, rule_channels
 from graphs.op_graph import FloatArray
-from tfplace.measurement.calibration import probe_graphs
 from tfplace.measurement.calibration.device_figures import OpFigures
 from tfplace.measurement.calibration.line_fit import LineFit, fit_line, with_intervals
+from tfplace.measurement.calibration.probe_graphs import (
+    TransferProbe,
+    ping_pong,
+    products_beside_transfers,
+    transfers_at_once,
+)
 from tfplace.measurement.calibration.probing import Prober, median_difference
 
 Pair = tuple[int, int]
@@ -151,7 +156,7 @@ def measure_link(
       known: what was measured of it before, which counts, too.
     """
     probes = {
-        (size, hops): probe_graphs.ping_pong(source, target, size, hops)
+        (size, hops): ping_pong(source, target, size, hops)
         for size in sizes
         for hops in (1, _hops(size))
     }
@@ -210,8 +215,8 @@ def measure_busy(
         depth = math.ceil(_BUSY_CHAIN_SECONDS / ops.product_seconds)
         depth = max(most, min(depth, _LONGEST_CHAIN))
         for count in (1, most):
-            transfers = probe_graphs.TransferProbe(*pair, num_bytes=size, count=count)
-            probes[size, count] = probe_graphs.products_beside_transfers(
+            transfers = TransferProbe(*pair, num_bytes=size, count=count)
+            probes[size, count] = products_beside_transfers(
                 device, ops.product_side, depth, transfers
             )
     seconds = prober.time(probes, budget_seconds)
@@ -245,8 +250,8 @@ def measure_rule(names: Sequence[str], prober: Prober, budget_seconds: float) ->
     patterns = rule_patterns(len(names))
     singles = sorted({(pair,) for pattern in patterns for pair in pattern})
     probes = {
-        (pattern, count): probe_graphs.transfers_at_once(
-            [probe_graphs.TransferProbe(names[s], names[t], _RULE_BYTES, count) for s, t in pattern]
+        (pattern, count): transfers_at_once(
+            [TransferProbe(names[s], names[t], _RULE_BYTES, count) for s, t in pattern]
         )
         for pattern in (*singles, *patterns)
         for count in (1, _RULE_COUNT)
