@@ -32,7 +32,7 @@ _MOST_ROLES = 24
 
 
 def is_update(op: str) -> bool:
-    """Whether an op type changes each element of variables by the elements at the same place."""
+    """Whether an op type changes elements of variables by those at the same place."""
     return RULES.get(op) is update_variable
 
 
@@ -164,9 +164,8 @@ class PiecesChooser:
         for user, position in self._readers(group):
             node = self._flat.nodes[user]
             if node.op in _MAKES_FEATURES and position == 1:
-                axis = len(group.shape) - 1
-                if node.op in ("MatMul", "BatchMatMulV2") and _is_swapped(node):
-                    axis -= 1
+                swaps = [node.attr[key].b for key in _SWAPS if key in node.attr]
+                axis = len(group.shape) - 1 - any(swaps)
                 size, outer = group.shape[axis], self._gates(user)
                 is_even = size % (outer * self._num) == 0
                 return Sharded(axis, outer, size // (outer * self._num)) if is_even else None
@@ -195,11 +194,8 @@ class PiecesChooser:
 
 
 _MAKES_FEATURES = frozenset({"MatMul", "BatchMatMulV2", "Conv1D", "Conv2D", "Conv3D", "Einsum"})
+_SWAPS = ("transpose_b", "adj_y")
 _ADDS = frozenset({"BiasAdd", "Add", "AddV2", "Identity"})
-
-
-def _is_swapped(node: NodeDef) -> bool:
-    return any(node.attr[key].b for key in ("transpose_b", "adj_y") if key in node.attr)
 
 
 def _groups(flat: FlatGraph, properties: TensorProperties) -> list[Together]:

@@ -56,10 +56,8 @@ def have_in_pieces(
     call = writer.node("StatefulPartitionedCall", ready, [*decisions.pieces])
     as_call(call, functions[0], names)
     writer.graph_def.library.function.extend(functions)
-    return {
-        handle: (variable, copies[handle])
-        for handle, variable in zip(decisions.pieces, variables, strict=True)
-    }
+    pairs = zip(decisions.pieces, variables, strict=True)
+    return {handle: (variable, copies[handle]) for handle, variable in pairs}
 
 
 def filled_as_given(graph_def: GraphDef) -> GraphDef:
