@@ -126,7 +126,7 @@ class ShardSearch:
                 self._long = None
             pieces = self._least_in_pieces(num_devices)
             is_known = pieces < math.inf
-            is_first = is_known and pieces < self._least_to_send(least.get(first, math.inf))
+            is_first = is_known and pieces < self._least_to_send(least.get(first, 0.0))
             if is_first:
                 self._try_pieces(num_devices, pieces)
             self._try_others(first, least)
@@ -220,9 +220,10 @@ class ShardSearch:
     def _least_in_pieces(self, num_pieces: int) -> float:
         """Seconds with the weights in pieces, one for each device; inf where there is no such step.
 
-        0 where ops were timed: then only reading the step says what it takes.
+        Where ops were timed, only what is sent counts. Deciding may take a tenth of the budget.
         """
-        left = self._left_to_read("other_numbers")
+        most = 2 * PARTS["looking_again"].of(self._options.budget_seconds)
+        left = min(self._left_to_read("other_numbers"), most)
         if not self._numbers.is_any_known or left <= 0.0:
             return math.inf
         work = functools.partial(least_in_pieces, self._whole, num_pieces)

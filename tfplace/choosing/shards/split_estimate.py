@@ -69,7 +69,7 @@ def least_steps(
 def least_in_pieces(prepared: PreparedModel, num_pieces: int) -> float:
     """Seconds of the step with its weights in so many pieces: its work, or what its parts send.
 
-    0 where ops were timed; inf for a step that serves batches of any size, and would take one.
+    Where ops were timed, what its parts send; inf for what serves any batch, and would take one.
 
     Raises:
       UsageError: no weight can be cut so.
@@ -79,7 +79,7 @@ def least_in_pieces(prepared: PreparedModel, num_pieces: int) -> float:
         return math.inf
     problem = prepared.problem
     if prepared.costs.source != "analytic":
-        return 0.0
+        return seconds_to_send(problem, decisions)
     copies, own = copies_of(problem, prepared.cluster.devices, decisions), problem.op_seconds
     together = np.maximum(own + (num_pieces - 1) * copies.fixed, num_pieces * copies.least)
     work = _spread(problem, np.where(copies.is_split[:, None], together, own))
