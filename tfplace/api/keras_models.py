@@ -3,8 +3,7 @@
 import contextlib
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -12,9 +11,6 @@ import tensorflow as tf
 from graphs.errors import UsageError
 from graphs.protos import KerasModel, KerasObject, Structure, TfVariable
 from tfplace.api.example_call import Call, open_batch
-
-if TYPE_CHECKING:
-    from tfplace.api.placed_step import PlacedStep
 
 
 def is_keras_model(step: object) -> bool:
@@ -160,9 +156,13 @@ _COMPILED = {
 }
 
 
+Pairs = Callable[[], Iterable[tuple[TfVariable, TfVariable]]]  # originals, placed ones
+
+
 def fit(
     model: KerasModel,
-    step: "PlacedStep",
+    step: Callable[..., Structure],
+    pairs: Pairs,
     arguments: Sequence[object],
     keywords: Mapping[str, object],
 ) -> KerasObject:
@@ -184,7 +184,7 @@ def fit(
     except TypeError as error:
         raise UsageError(f"{_FITTING}: {error}; wanted the arguments of model.fit") from None
     given = _callbacks(bound.arguments.get("callbacks"))
-    training = _Training(model, step, any(map(_has_batch_hooks, given)))
+    training = _Training(model, step, pairs, any(map(_has_batch_hooks, given)))
     bound.arguments["callbacks"] = [*given, training.callback()]
     with training.in_place():
         history = model.fit(*bound.args, **bound.kwargs)
@@ -242,8 +242,10 @@ def _is_of_keras(method: object) -> bool:
 class _Training:
     """One call of fit."""
 
-    def __init__(self, model: KerasModel, step: "PlacedStep", has_hooks: bool) -> None:
-        self._model, self._step = model, step
+    def __init__(
+        self, model: KerasModel, step: Callable[..., Structure], pairs: Pairs, has_hooks: bool
+    ) -> None:
+        self._model, self._step, self._pairs = model, step, pairs
         self._has_hooks = has_hooks  # callbacks between two executions
         self._has_begun = True  # an epoch, or all of it, whose first step is yet to come
         self.has_trained = False
@@ -323,13 +325,13 @@ class _Training:
         self._has_begun = True
 
     def _to_placed(self) -> None:
-        for original, placed in zip(self._step.originals, self._step.variables, strict=True):
+        for original, placed in self._pairs():
             placed.assign(original)
 
     def _to_model(self) -> None:
         """Not while a step is traced, which asks for the metrics, too."""
         if self._has_run and tf.executing_eagerly():
-            for original, placed in zip(self._step.originals, self._step.variables, strict=True):
+            for original, placed in self._pairs():
                 original.assign(placed)
             self._has_run = False
 

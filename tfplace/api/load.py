@@ -60,9 +60,8 @@ def make_whole(model: Trackable, functions: Sequence[TfFunction] = ()) -> int:
     Returns:
       How many variables were in pieces.
     """
-    functions = functions or list(model.signatures.values())
-    pieces = [each for function in functions for each in _in_pieces(function)]
-    return sum(_made_whole(*each) for each in pieces)
+    asked = functions or model.signatures.values()
+    return sum(_made_whole(*each) for function in asked for each in _in_pieces(function))
 
 
 def _in_pieces(function: TfFunction) -> Iterator[tuple[Tensor, Sequence[Operation]]]:

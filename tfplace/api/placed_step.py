@@ -5,7 +5,7 @@ tracing, search, verification. The folder is gone when `place` returns.
 """
 
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Unpack
 
 import tensorflow as tf
@@ -93,9 +93,12 @@ class PlacedStep:
 
     def sync(self) -> None:
         """Assigns the placed variables' values to the originals: before saving or evaluating."""
-        for original, placed in zip(self.originals, self.variables, strict=True):
+        for original, placed in self._pairs():
             original.assign(placed)
         self._is_ahead.assign(False)
+
+    def _pairs(self) -> Iterable[tuple[TfVariable, TfVariable]]:
+        return zip(self.originals, self.variables, strict=True)
 
     def fit(self, *args: object, **keywords: object) -> KerasObject:
         """`model.fit` of the Keras model that it was made of, with this step.
@@ -121,7 +124,7 @@ class PlacedStep:
                 "and load other weights after that if you mean these"
             )
         try:
-            return fit(self._model, self, args, keywords)
+            return fit(self._model, self, self._pairs, args, keywords)
         finally:
             self._is_ahead.assign(False)
 

@@ -142,12 +142,15 @@ class PreparedModel(LoadedModel):
 
     def placed_run_graph(self, device_of_op: IntArray, in_order: bool = True) -> GraphDef:
         """The model's run graph with a placement i4[N] and, unless left out, its order."""
-        wanted = origin_devices(self.flat, self.built, device_of_op, self.problem.device_names)
-        wanted = {**devices_of_pieces(self.source.graph_def, self.flat, wanted), **wanted}
-        known = known_origins(self.source.graph_def, wanted)
+        known = known_origins(self.source.graph_def, self._devices(device_of_op))
         order = self.order_edges(device_of_op) if in_order else ()
         order = known_order(self.source.graph_def, order)
         return place_graph(self.source.graph_def, known.device_of_origin, order).graph_def
+
+    def _devices(self, device_of_op: IntArray) -> Mapping[Origin, str]:
+        names = self.problem.device_names
+        devices = origin_devices(self.flat, self.built, device_of_op, names)
+        return {**devices_of_pieces(self.source.graph_def, self.flat, devices), **devices}
 
     def devices_to_write(self, device_of_op: IntArray, keep_devices: bool) -> Mapping[Origin, str]:
         """{node of the model, also in functions: device} of a placement i4[N].
@@ -155,12 +158,10 @@ class PreparedModel(LoadedModel):
         Args:
           keep_devices: whether the model's own device strings beside the run stay, too.
         """
-        names = self.problem.device_names
-        devices = origin_devices(self.flat, self.built, device_of_op, names)
+        devices, names = self._devices(device_of_op), self.problem.device_names
         if keep_devices:
             devices = {**devices, **kept_beside_the_run(self.source.graph_def, self.flat, names)}
-        pieces = devices_of_pieces(self.source.graph_def, self.flat, devices)
-        return written_devices({**pieces, **devices}, self.cluster)
+        return written_devices(devices, self.cluster)
 
 
 def _nobody(source: SourceModel) -> None:

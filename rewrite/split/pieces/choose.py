@@ -64,8 +64,8 @@ class PiecesChooser:
         self._values = KnownValues(flat, properties)
         self.groups = _groups(flat, properties)
         self._chosen: dict[int, Sharded] = {}
-        self._best = self._decided({})
-        self._sent = travelling(flat, self._best)
+        self._best: Decisions | None = None
+        self._sent = 0
 
     def found(self) -> Decisions | None:
         """What becomes of each op then; None where no variable is worth it."""
@@ -80,7 +80,7 @@ class PiecesChooser:
                 continue
             for number in rest:  # one cuts another: they are behind each other, as column and row
                 self._is_taken([number])
-        return self._best if self._chosen else None
+        return self._best
 
     def _is_taken(self, numbers: Sequence[int]) -> bool:
         """Cuts groups along the features that they make, if that saves more than it sends."""

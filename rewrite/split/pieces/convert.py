@@ -160,11 +160,8 @@ def _pieces(variable: CutVariable) -> list[Tensor]:
     """The pieces' handles, made where they are needed: a step that needs none sends nothing."""
     import tensorflow as tf
 
-    shape, dtype = variable.part_shape, variable.dtype
-    return [
-        tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=name)
-        for name in variable.names
-    ]
+    known = {"dtype": variable.dtype, "shape": variable.part_shape}
+    return [tf.raw_ops.VarHandleOp(shared_name=name, **known) for name in variable.names]
 
 
 def _moved(before: Sequence[Tensor], after: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:

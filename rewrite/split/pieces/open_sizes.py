@@ -41,20 +41,20 @@ def with_open_sizes(
     if larger is None or has_bodies or in_blocks:
         return decisions
     whole = dict(kept_whole)
+
+    def decided(at: OpenStep) -> Decisions:
+        known = {"bodies": bodies, "values": at.values, "pieces": decisions.pieces}
+        return decide(at.flat, at.properties, decisions.batch, {}, whole, **known)  # type: ignore[arg-type]
+
+    here = decisions
     while True:  # ends: the ops that stay whole only grow more
-        here, there = (
-            decide(
-                each.flat, each.properties, decisions.batch, {}, whole, bodies=bodies,
-                values=each.values, pieces=decisions.pieces,
-            )
-            for each in (step, larger)
-        )  # fmt: skip
-        others = there.answer_of_op
+        others = decided(larger).answer_of_op
         unlike = {n for n, a in here.answer_of_op.items() if not is_same_answer(a, others[n])}
         unlike -= whole.keys()
         if not unlike:
             break
         whole |= dict.fromkeys(unlike, _OF_ANOTHER_SIZE)
+        here = decided(step)
     axes = {feed: [*each] for feed, each in open_axes.items()}
     shapes = step.shapes_of_any_size()
     return dataclasses.replace(here, is_open=True, open_axes=axes, any_shapes=shapes)

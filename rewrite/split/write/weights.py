@@ -89,7 +89,8 @@ def without_pieces(graph_def: GraphDef) -> GraphDef:
         return graph_def
     result = type(graph_def)()
     result.CopyFrom(graph_def)
-    kept = [f for f in result.library.function if not is_conversion(f.signature.name)]
+    own = (INTO_PIECES, MAKE_WHOLE)
+    kept = [f for f in result.library.function if not f.signature.name.startswith(own)]
     del result.library.function[:]
     result.library.function.extend(kept)
     for _, nodes in bodies(result):
@@ -100,11 +101,6 @@ def without_pieces(graph_def: GraphDef) -> GraphDef:
         for node in nodes:
             node.input[:] = [n for n in node.input if not (n[:1] == "^" and n[1:] in gone)]
     return result
-
-
-def is_conversion(function: str) -> bool:
-    """Whether a function's name is that of one which changes where values of weights are."""
-    return function.startswith((INTO_PIECES, MAKE_WHOLE))
 
 
 def is_piece(node: NodeDef) -> bool:

@@ -53,7 +53,7 @@ from tfplace.choosing.shards.split_estimate import (
 from tfplace.choosing.unsplit_baselines import TriedShards, Unsplit, for_all_shards
 from tfplace.interruption import interruptible
 from tfplace.preparing.options import OptimizeOptions
-from tfplace.preparing.prepare import PreparedModel, prepare
+from tfplace.preparing.prepare import PreparedModel, places_of_shards, prepare
 from tfplace.progress import Progress
 from tfplace.search.search import Limits, Stage
 from tfplace.search.trial_log import SearchResult
@@ -125,8 +125,8 @@ class ShardSearch:
             if least.get(1, 0.0) >= PROMISING * least.get(first, math.inf):
                 self._long = None
             pieces = self._least_in_pieces(num_devices)
-            is_known = pieces < math.inf
-            is_first = is_known and pieces < self._least_to_send(least.get(first, 0.0))
+            sent = self._least_to_send(least.get(first, 0.0)) if pieces < math.inf else 0.0
+            is_first = pieces < sent
             if is_first:
                 self._try_pieces(num_devices, pieces)
             self._try_others(first, least)
@@ -210,9 +210,10 @@ class ShardSearch:
 
     def _least_to_send(self, seconds: float) -> float:
         """The same seconds of a step in shards, or what its sums alone take to be sent."""
-        try:
+        places = places_of_shards(self._whole.cluster, len(working_devices(self._whole.problem)))
+        try:  # decided before, for its work
             axes = self._options.problem.batch_axes
-            decisions = self._whole.to_split.decisions(axes, left_whole=self._left_whole)
+            decisions = self._whole.to_split.decisions(axes, places, self._left_whole)
         except TfplaceError:
             return math.inf
         return max(seconds, seconds_to_send(self._whole.problem, decisions))
@@ -222,8 +223,8 @@ class ShardSearch:
 
         Where ops were timed, only what is sent counts. Deciding may take a tenth of the budget.
         """
-        most = 2 * PARTS["looking_again"].of(self._options.budget_seconds)
-        left = min(self._left_to_read("other_numbers"), most)
+        left = 2 * PARTS["looking_again"].of(self._options.budget_seconds)
+        left = min(self._left_to_read("other_numbers"), left)
         if not self._numbers.is_any_known or left <= 0.0:
             return math.inf
         work = functools.partial(least_in_pieces, self._whole, num_pieces)
@@ -243,8 +244,8 @@ class ShardSearch:
             return
         reason = self._reading.too_long(num_pieces, self._left_to_read("shard_per_device"))
         if least > numbers.winner.step_seconds * HOPEFUL:
-            took = f"its work, or what it sends, takes {seconds_text(least)} at least"
-            reason = f"not tried: {took}"
+            took = seconds_text(least)
+            reason = f"not tried: its work, or what it sends, takes {took} at least"
         if reason:
             self._skip(num_pieces, reason, "weights")
         else:

@@ -57,13 +57,15 @@ def least_steps(
         decisions = prepared.to_split.decisions(batch_axes, places, left_whole)
     except TfplaceError:  # reading it says why
         return {}
-    problem = prepared.problem
-    copies, own = copies_of(problem, prepared.cluster.devices, decisions), problem.op_seconds
-    found = {}
-    for count in counts:
-        together = np.maximum(own + (count - 1) * copies.fixed, count * copies.least)
-        found[count] = _spread(problem, np.where(copies.is_split[:, None], together, own))
-    return found
+    copies = copies_of(prepared.problem, prepared.cluster.devices, decisions)
+    return {count: _work(prepared.problem, copies, count) for count in counts}
+
+
+def _work(problem: Problem, copies: "Copies", count: int) -> float:
+    """What the devices take at least for so many copies of each op that has any."""
+    own = problem.op_seconds
+    together = np.maximum(own + (count - 1) * copies.fixed, count * copies.least)
+    return _spread(problem, np.where(copies.is_split[:, None], together, own))
 
 
 def least_in_pieces(prepared: PreparedModel, num_pieces: int) -> float:
@@ -74,16 +76,15 @@ def least_in_pieces(prepared: PreparedModel, num_pieces: int) -> float:
     Raises:
       UsageError: no weight can be cut so.
     """
-    decisions = prepared.to_split.decisions(num_pieces=num_pieces)
+    places = places_of_shards(prepared.cluster, num_pieces)  # as it is split with, if it is
+    decisions = prepared.to_split.decisions(None, places, num_pieces=num_pieces)
     if prepared.serves_any_batch and not decisions.takes_any_batch:
         return math.inf
     problem = prepared.problem
     if prepared.costs.source != "analytic":
         return seconds_to_send(problem, decisions)
-    copies, own = copies_of(problem, prepared.cluster.devices, decisions), problem.op_seconds
-    together = np.maximum(own + (num_pieces - 1) * copies.fixed, num_pieces * copies.least)
-    work = _spread(problem, np.where(copies.is_split[:, None], together, own))
-    return max(work, seconds_to_send(problem, decisions))
+    copies = copies_of(problem, prepared.cluster.devices, decisions)
+    return max(_work(problem, copies, num_pieces), seconds_to_send(problem, decisions))
 
 
 def seconds_to_send(problem: Problem, decisions: Decisions) -> float:

@@ -38,6 +38,7 @@ class _Prepared:
     left_whole: int = 0
     reading_seconds: float = 0.0
     pieces: bool = False
+    cluster = None
     to_split = types.SimpleNamespace(decisions=lambda *args, **known: None)
     costs = types.SimpleNamespace(source="analytic")
     instance = None
@@ -76,6 +77,7 @@ class _World:
             "least_steps": lambda whole, axes, counts, left_whole: self.least,
             "ops_left_whole": lambda whole, axes: self.left_whole,
             "least_in_pieces": lambda whole, count: self.least_pieces,
+            "places_of_shards": lambda cluster, count: (),
             "seconds_to_send": lambda problem, decisions: self.to_send,
             "lower_bound_seconds": lambda problem: self.bound,
             "best_of": lambda known: known[0],
