@@ -12,6 +12,8 @@ from tfplace.preparing.node_seconds import TracedNodes
 
 BUSY_SHARE = 0.25
 """Where others used more of this machine's CPU time, traces are doubtful and not kept."""
+SMALL_SECONDS = 1e-5
+"""What is priced below takes as long to start, or longer."""
 
 
 def device_kind(device: Device) -> tuple[object, ...]:
@@ -32,7 +34,7 @@ def with_traced_seconds(
 
     A node that the traced run holds but never ran is priced as Grappler does, scaled by what
     traced nodes of its op type show there (all of them, where none of its type was traced), plus
-    the executor's share.
+    what such a kernel takes to start, and the executor's share.
 
     Args:
       costs: analytic ones of N ops on D devices, kept for kinds that were not traced.
@@ -100,28 +102,33 @@ def _priced(
     seconds = nodes.seconds.copy()
     price = np.where(np.isfinite(alone), alone, 0.0)
     if never.any():
-        ratio = _ratios(nodes, price, op_types)
-        scale = np.array(
-            [ratio.get(op_types[i], ratio[""]) for i in np.flatnonzero(never).tolist()]
-        )
-        seconds[never] = scale * price[never] + nodes.overhead_seconds
+        seconds[never] = _scaled(nodes, price, np.array(op_types), never)
     return seconds, known
 
 
-def _ratios(nodes: TracedNodes, price: FloatArray, op_types: Sequence[str]) -> dict[str, float]:
-    """{op type: traced seconds without overhead / analytic seconds}; "" is of all types.
+def _scaled(
+    nodes: TracedNodes, price: FloatArray, op_types: np.ndarray, never: np.ndarray
+) -> FloatArray:
+    """f8[...] seconds of the nodes that `never` ran, by what traced nodes of their types took.
 
-    1 where nothing that was traced has a price.
+    A small node shows what a kernel of its type takes to start, not how its time grows with sizes:
+    a scalar's sum takes a thousand times its price.
     """
     ran = ~np.isnan(nodes.seconds) & ~nodes.is_absent & (price > 0.0)
-    work = np.maximum(nodes.seconds - nodes.overhead_seconds, 0.0)
-    sums: dict[str, list[float]] = {"": [0.0, 0.0]}
-    for i in np.flatnonzero(ran).tolist():
-        for key in ("", op_types[i]):
-            pair = sums.setdefault(key, [0.0, 0.0])
-            pair[0] += work[i]
-            pair[1] += price[i]
-    return {key: spent / priced if priced else 1.0 for key, (spent, priced) in sums.items()}
+    work = np.where(ran, np.maximum(nodes.seconds - nodes.overhead_seconds, 0.0), 0.0)
+    is_small = price < max(nodes.overhead_seconds, SMALL_SECONDS)
+    of_all = _ratio(work, price, ran & ~is_small, 1.0)
+    scaled = np.empty_like(price)
+    for op_type in np.unique(op_types[never]).tolist():
+        mine = op_types == op_type
+        ratio = _ratio(work, price, ran & mine & ~is_small, of_all)
+        start = _ratio(work, np.ones_like(work), ran & mine & is_small, 0.0)
+        scaled[mine] = nodes.overhead_seconds + start + ratio * price[mine]
+    return scaled[never]
+
+
+def _ratio(spent: FloatArray, priced: FloatArray, of: np.ndarray, otherwise: float) -> float:
+    return float(spent[of].sum() / priced[of].sum()) if of.any() else otherwise
 
 
 def _source(op_seconds: FloatArray, provenance: np.ndarray, analytic: str) -> str:

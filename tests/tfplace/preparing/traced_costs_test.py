@@ -64,6 +64,17 @@ def test_an_untraced_op_is_priced_as_its_type_shows() -> None:
     np.testing.assert_array_equal(found.covered, [True, True, True, False])
 
 
+def test_a_small_op_shows_what_a_kernel_takes_to_start_not_a_rate() -> None:
+    """A scalar's Add took 4 us where 3 ns were priced; a whole one takes no thousand times more."""
+    alone = {device_kind(CPU): np.array([4.0, 2.0, 3e-9, 1.0])}
+    traced = _traced(2.0, np.nan, 4e-6, np.nan)
+    types = ("MatMul", "Add", "Add", "AsString")
+    found = with_traced_seconds(
+        ANALYTIC, {device_kind(CPU): traced}, alone, types, EACH, (CPU, GPU)
+    )
+    np.testing.assert_allclose(found.op_seconds[:, 0], [2.0, 1.0 + 4e-6, 4e-6, 0.5])
+
+
 def test_where_nothing_was_traced_the_price_stands() -> None:
     found = _with({CPU: _traced(*[np.nan] * 4)})
     np.testing.assert_array_equal(found.op_seconds, ANALYTIC.op_seconds)
