@@ -232,7 +232,6 @@ def _processor(address: str) -> str:
     return f"{processor() or 'unknown'}, {os.cpu_count()} cores"
 
 
-_log = logging.getLogger("tfplace")
 _NUMBERS = {
     "overhead_seconds": float,
     "wall_time_coverage": float,
@@ -252,27 +251,19 @@ def traced_arrays(traced: TracedNodes) -> Arrays:
 def traced_from(arrays: Arrays, num_nodes: int) -> TracedNodes | None:
     """Back from `traced_arrays`; None, and a warning, where they are not of such a graph."""
     try:
-        seconds = _floats(arrays, "seconds", num_nodes)
+        seconds = _checked(arrays["seconds"], "seconds", np.float64, num_nodes)
         if (seconds < 0.0).any():
             raise ValueError("negative seconds")
         numbers: dict[str, Any] = {name: kind(arrays[name]) for name, kind in _NUMBERS.items()}
         return TracedNodes(
             seconds=seconds,
-            is_absent=_bools(arrays, "is_absent", num_nodes),
+            is_absent=_checked(arrays["is_absent"], "is_absent", np.bool_, num_nodes),
             place=_checked(arrays["place"], "place", np.int64, num_nodes),
             **numbers,
         )
     except (KeyError, ValueError, TypeError) as error:
         _log.warning("a cache entry of traced costs is damaged (%r): it is made anew", error)
         return None
-
-
-def _floats(arrays: Arrays, name: str, num_nodes: int) -> np.ndarray:
-    return _checked(arrays[name], name, np.float64, num_nodes)
-
-
-def _bools(arrays: Arrays, name: str, num_nodes: int) -> np.ndarray:
-    return _checked(arrays[name], name, np.bool_, num_nodes)
 
 
 def _checked(array: np.ndarray, name: str, dtype: DType, num_nodes: int) -> np.ndarray:
