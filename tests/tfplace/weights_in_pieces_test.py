@@ -9,6 +9,7 @@ import tensorflow as tf
 import tfplace
 from graphs import zoo
 from graphs.errors import UsageError
+from graphs.loading.sniff import sniff
 from tfplace.api.load import make_whole
 
 WIDTH, CLASSES, BATCH = 16, 4, 6
@@ -91,6 +92,16 @@ def values(model):
 def assert_same_values(models):
     for one, other in zip(*map(values, models), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_no_gpu_has_to_hold_a_whole_weight(paths):
+    (meta_graph,) = sniff(paths[1]).proto.meta_graphs
+    variables = [
+        node.variable
+        for node in meta_graph.object_graph_def.nodes
+        if node.WhichOneof("kind") == "variable"
+    ]
+    assert [each.device for each in variables] == ["/device:CPU:0"] * 8
 
 
 def test_steps_of_several_sizes_are_the_same(models):

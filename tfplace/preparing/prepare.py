@@ -150,7 +150,10 @@ class PreparedModel(LoadedModel):
     def _devices(self, device_of_op: IntArray) -> Mapping[Origin, str]:
         names = self.problem.device_names
         devices = origin_devices(self.flat, self.built, device_of_op, names)
-        return {**devices_of_pieces(self.source.graph_def, self.flat, devices), **devices}
+        cut = () if self.split is None else self.split.step.pieces
+        # Without a device, a load would put weights that no GPU has to hold whole on GPU 0.
+        whole = {Origin("", handle): "/device:CPU:0" for handle in cut}
+        return {**whole, **devices_of_pieces(self.source.graph_def, self.flat, devices), **devices}
 
     def devices_to_write(self, device_of_op: IntArray, keep_devices: bool) -> Mapping[Origin, str]:
         """{node of the model, also in functions: device} of a placement i4[N].
