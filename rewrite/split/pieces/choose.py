@@ -8,6 +8,7 @@ the weight behind one that is cut, its bias, what an optimizer keeps for both.
 
 import dataclasses
 import functools
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,18 +23,18 @@ from rewrite.split.decide.decide import Decisions, decide
 from rewrite.split.decision import Split
 from rewrite.split.effects import variable_of_handle
 from rewrite.split.functions import Bodies
-from rewrite.split.rules.special import update_variable
+from rewrite.split.rules.special import update_rows, update_variable
 from rewrite.split.rules.table import RULES
 from rewrite.split.states import Sharded, State, can_be_cut
 
-_READ = "ReadVariableOp"
+_READ, _GATHER = "ReadVariableOp", "ResourceGather"
 _MOST_ROLES = 24
 """So many kinds of variables are tried, the largest: each decides the step a few times."""
 
 
 def is_update(op: str) -> bool:
-    """Whether an op type changes elements of variables by those at the same place."""
-    return RULES.get(op) is update_variable
+    """Whether an op type changes elements of variables by those at the same place, or rows."""
+    return RULES.get(op) in (update_variable, update_rows)
 
 
 @dataclasses.dataclass
@@ -45,6 +46,7 @@ class Together:
     reads: list[str] = dataclasses.field(default_factory=list)
     updates: list[NodeDef] = dataclasses.field(default_factory=list)
     num_bytes: int = 0  # of all
+    is_table: bool = False  # rows of it are read or changed: it is cut by columns
 
 
 class PiecesChooser:
@@ -124,7 +126,8 @@ class PiecesChooser:
         for user, position in self._readers(group):
             answer = decisions.answer_of_op[user]
             states += [answer.inputs[position]] if isinstance(answer, Split) else []
-        wanted = (state for state in states if isinstance(state, Sharded))
+        wanted = [state for state in states if isinstance(state, Sharded)]
+        wanted = [state for state in wanted if state.axis or not group.is_table]
         return next((s for s in wanted if can_be_cut(group.shape, s, self._num)), None)
 
     def _made_in_parts(self, name: str, decisions: Decisions) -> State | None:
@@ -169,6 +172,8 @@ class PiecesChooser:
                 size, outer = group.shape[axis], self._gates(user)
                 is_even = size % (outer * self._num) == 0
                 return Sharded(axis, outer, size // (outer * self._num)) if is_even else None
+        if group.is_table and len(group.shape) > 1 and group.shape[-1] % self._num == 0:
+            return Sharded(len(group.shape) - 1, 1, group.shape[-1] // self._num)
         return None
 
     def _gates(self, op: str) -> int:
@@ -200,6 +205,8 @@ _ADDS = frozenset({"BiasAdd", "Add", "AddV2", "Identity"})
 
 def _groups(flat: FlatGraph, properties: TensorProperties) -> list[Together]:
     """The variables that may be cut, those that are read first first."""
+    import tensorflow as tf
+
     fetched = {op_of(fetch) for fetch in flat.fetches if ":" in fetch}
     variables = {node.name: node for node in flat.graph_def.node if node.op == "VarHandleOp"}
     times = Counter(map(variable_of_handle, variables.values()))
@@ -208,11 +215,14 @@ def _groups(flat: FlatGraph, properties: TensorProperties) -> list[Together]:
     for node in flat.graph_def.node:
         handles = [op_of(name) for name in data_inputs(node) if op_of(name) in variables]
         is_free = node.name not in flat.unit_of_node and node.name not in fetched
-        if handles and is_update(node.op):  # a size that isn't known may be that of a piece
+        is_row = node.op == _GATHER or RULES.get(node.op) is update_rows
+        if (
+            handles and is_update(node.op) and not is_row
+        ):  # a size that isn't known may be that of a piece
             own = shape_of(variables[handles[0]].attr["shape"].shape)
             shapes = {properties.shape(n) for n in data_inputs(node) if op_of(n) not in handles}
             is_free &= shapes <= {own, ()}
-        if not (node.op == _READ or is_update(node.op)) or not is_free:
+        if not (node.op == _READ or is_row or is_update(node.op)) or not is_free:
             refused.update(handles)
             continue
         for handle in handles:
@@ -223,18 +233,22 @@ def _groups(flat: FlatGraph, properties: TensorProperties) -> list[Together]:
                 first.handles += group.handles
                 first.reads += group.reads
                 first.updates += group.updates
+                first.is_table |= group.is_table
                 group_of.update(dict.fromkeys(group.handles, first))
+        if handles:
+            group_of[handles[0]].is_table |= is_row
         if handles and node.op == _READ:
             group_of[handles[0]].reads.append(node.name)
-        elif handles:
+        elif handles and node.op != _GATHER:
             group_of[handles[0]].updates.append(node)
     kept = []
     for group in {id(each): each for each in group_of.values()}.values():
         shapes = {shape_of(variables[handle].attr["shape"].shape) for handle in group.handles}
         is_alike = shapes == {group.shape} and min(group.shape, default=0) > 0
         if is_alike and refused.isdisjoint(group.handles):
-            read = sum(properties.num_bytes(f"{read}:0") for read in group.reads[:1])
-            group.num_bytes = read * len(group.handles)
+            dtype = variables[group.handles[0]].attr["dtype"].type
+            held = math.prod(group.shape) * tf.as_dtype(dtype).size
+            group.num_bytes = held * len(group.handles) * bool(group.reads or group.is_table)
             kept.append(group)
     return kept
 

@@ -1,5 +1,6 @@
 """Ops that read rows by number, or add them up."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from graphs.protos import is_open
 from rewrite.split.decision import Answer, Split, StayWhole
-from rewrite.split.rules.factors import Labels, axes, split_by_factors
+from rewrite.split.rules.factors import ACROSS, Labels, axes, split_by_factors
 from rewrite.split.rules.op_view import UNKNOWN_SHAPE, OpView
 from rewrite.split.rules.rows import by_row
 from rewrite.split.states import WHOLE, Partial, Sharded
@@ -115,4 +116,8 @@ def resource_gather(view: OpView) -> Answer:
     """ResourceGather: rows of a variable, by input 1."""
     if view.attr("batch_dims").i:
         return StayWhole("it reads rows of a variable for each entry of the batch")
-    return by_row(view)
+    table = view.states[0]
+    if not isinstance(table, Sharded):
+        return by_row(view)
+    columns = dataclasses.replace(table, axis=table.axis - 1 + len(view.shape(1)))
+    return Split((table, WHOLE), (columns,)) if table.axis else ACROSS

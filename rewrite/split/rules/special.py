@@ -8,7 +8,7 @@ from rewrite.split.rules.elementwise import elementwise
 from rewrite.split.rules.factors import ACROSS, axes, split_by_factors
 from rewrite.split.rules.op_view import UNKNOWN_SHAPE, InputView, OpView, whole_inputs
 from rewrite.split.rules.rows import by_row
-from rewrite.split.states import SUM, WHOLE, Sharded, can_be_cut
+from rewrite.split.states import SUM, WHOLE, Sharded, State, can_be_cut
 
 TENSORFLOW_1 = (
     "it is part of a loop or conditional of TensorFlow 1, made of single ops; a graph that is made "
@@ -128,6 +128,23 @@ def update_variable(view: OpView) -> Answer:
         return given.dtype == "resource" or can_be_cut(given.shape, state, view.batch)
 
     return Split(tuple(state if is_cut(each) else WHOLE for each in view.inputs), ())
+
+
+def update_rows(view: OpView) -> Answer:
+    """What changes rows of variables, by new ones for the rows that it names: pieces by columns."""
+    state = view.states[0]
+    if not isinstance(state, Sharded) or not state.axis:
+        return updates(view)
+    is_scatter = view.node.op.startswith("ResourceScatter")
+    ids = 1 if is_scatter else next(i for i, v in enumerate(view.inputs) if len(v.shape or ()) == 1)
+    columns = dataclasses.replace(state, axis=state.axis - 1 + len(view.shape(ids)))
+
+    def of(position: int, given: InputView) -> State:
+        if given.dtype == "resource":
+            return state
+        return columns if position != ids and given.shape else WHOLE
+
+    return Split(tuple(of(*each) for each in enumerate(view.inputs)), ())
 
 
 def updates(view: OpView) -> Answer:

@@ -64,6 +64,8 @@ _ONE_DECIDES = frozenset({"All", "Any"})
 _ROWS = frozenset("Gather ResourceGather SparseSegmentSum SparseSegmentMean".split())
 # Input 1 names classes, along the last dimension of input 0.
 _CLASSES = frozenset({"SparseSoftmaxCrossEntropyWithLogits", "InTopK", "InTopKV2"})
+# Integers name rows of input 0.
+_UPDATE_ROWS = ("ResourceScatter", "ResourceSparseApply")
 # Input 1 is a place in a list.
 _IN_LIST = frozenset({"TensorListGetItem", "TensorListSetItem"})
 # Input 0 holds matrices whose eigenvalues have to be positive, or far from zero.
@@ -239,6 +241,8 @@ def _integers(case: OpCase, position: int) -> tuple[int, int]:
         return 0, max(_value(inputs[1]), _complete(inputs[0])[-1] if is_binary else 0)
     if position == 0 and op == "ScatterNd":
         return 0, _places(inputs[0], inputs[2].value)
+    if op.startswith(_UPDATE_ROWS):
+        return 0, _complete(inputs[0])[0]
     if position == 1:
         if op in _ROWS or op in _IN_LIST:
             return 0, _complete(inputs[0])[0]
