@@ -102,8 +102,7 @@ def default_devices(cluster: Cluster, allowed: np.ndarray) -> IntArray:
     """i4[N]: the first GPU that may run the op, else the first device that may."""
     is_gpu = np.array([device.type == "GPU" for device in cluster.devices])
     order = np.argsort(~is_gpu, kind="stable")
-    first = np.argmax(allowed[:, order], axis=1)
-    return order[first].astype(np.int32)
+    return order[np.argmax(allowed[:, order], axis=1)].astype(np.int32)
 
 
 def match_device(device: str, device_names: Sequence[str]) -> int:

@@ -123,7 +123,6 @@ def _executor(arrays: Mapping[str, np.ndarray]) -> ExecutorModel | None:
 # A header may claim more than the file holds, a small file may unpack to more than a machine holds,
 # and numpy would take the memory first.
 
-
 ENDING = ".npy"
 
 

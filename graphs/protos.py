@@ -48,8 +48,6 @@ KerasObject = Any  # a loss, an optimizer, a callback
 Json = Any  # what json.loads makes
 Pickled = Any  # what two processes send each other, who know what it is
 JsonObject = Mapping[str, Json]
-
-
 Shape = tuple[int, ...] | None
 
 

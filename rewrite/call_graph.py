@@ -110,7 +110,6 @@ class CallGraph:
 # An op is named by its Origin. With `calls`, the body that this chain of calls ends in is meant;
 # without, every copy of the function, apart from ops that a chain has named.
 
-
 Place = tuple[str, str]
 """(function, node) as they stand in the GraphDef; function is "" for the main graph."""
 

@@ -270,7 +270,6 @@ def _write_extra(made: Path, extra_files: Mapping[str, bytes], graph: bytes) -> 
 # is told by the calls of the main graph: the last inputs of a call are, in order, the objects
 # that its concrete function is bound to. Names can't tell: many variables may be called "kernel".
 
-
 _HANDLE_OPS = frozenset({"VarHandleOp", "HashTableV2", "MutableHashTableV2"})
 
 

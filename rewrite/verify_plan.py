@@ -338,8 +338,7 @@ class Plan:
         if self._source.saved_model_dir:
             return SavedModel(self._given_dir, self._tags)
         checkpoint = os.path.join(self.output_dir, "variables", "variables")
-        cleared = without_devices(given_graph(self._source))
-        return self._bare_graph(cleared, checkpoint)
+        return self._bare_graph(without_devices(given_graph(self._source)), checkpoint)
 
     def _bare_graph(self, graph_def: GraphDef, checkpoint: str = "") -> BareGraph:
         source = self._source

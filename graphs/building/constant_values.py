@@ -28,8 +28,6 @@ _BINARY: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 }
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
 _DEEPEST = 100
-
-
 _HANG_ON_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
 _CONTROL_FLOW = (
     op_types.ENTER | op_types.EXIT | op_types.SWITCHES | op_types.MERGES | op_types.NEXT_ITERATION

@@ -53,8 +53,7 @@ def without_step_end(graph: OpGraph) -> OpGraph:
     ops = step_end(graph).ops
     is_end = np.zeros(graph.num_ops, dtype=bool)
     is_end[ops] = True
-    dropped = _is_control(graph) & is_end[graph.use_op]
-    return _with_uses(graph, ~dropped)
+    return _with_uses(graph, ~(_is_control(graph) & is_end[graph.use_op]))
 
 
 def tied_end(colocation_group: IntArray, ops: IntArray, allowed: BoolArray) -> IntArray:

@@ -46,8 +46,7 @@ class _Stages:
 
     def pooled(self, images: Tensor, filters: int) -> Tensor:
         with tf.name_scope("pool"):
-            average = tf.nn.avg_pool2d(images, 3, 1, "SAME")
-            return self.conv("conv", average, filters)
+            return self.conv("conv", tf.nn.avg_pool2d(images, 3, 1, "SAME"), filters)
 
 
 def build(settings: Mapping[str, int]) -> Network:

@@ -10,8 +10,6 @@ from rewrite.split.shape_facts import Facts
 from rewrite.split.states import WHOLE, Optioned, Sharded, State, is_same, seen_twice
 
 NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
-
-
 GRADIENTS = frozenset({"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"})
 
 

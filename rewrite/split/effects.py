@@ -10,11 +10,7 @@ from graphs.names import data_inputs, op_of, parse_input
 from graphs.protos import Library, NodeDef, OpDef
 
 _MAY_BE_REPEATED = frozenset({"ReadVariableOp", "VarHandleOp", "ResourceGather", "VariableShape"})
-
-
 _RUN_FUNCTIONS = frozenset({"While", "If", "Case", "StatefulPartitionedCall"})
-
-
 _LOOKED_INTO = _RUN_FUNCTIONS | {"Assert"}
 """What only asserts may be left out; what runs functions does what these do."""
 
@@ -51,11 +47,7 @@ def _effect_in(function: str, library: Library) -> str:
 
 
 _READ = "ReadVariableOp"
-
-
 NEVER_WRITE = frozenset({_READ, "ResourceGather", "ResourceGatherNd", "VariableShape"})
-
-
 Variable = tuple[bytes, bytes, int]
 """What tells variables apart: container, name and dtype."""
 

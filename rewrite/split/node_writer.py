@@ -128,7 +128,6 @@ def _number(dtype: DType) -> int:
 # diagonal is not known. (What a function's nodes note of their shapes doesn't hold for parts, and
 # is gone.)
 
-
 _DIAGONALS = frozenset(("MatrixDiagV2", "MatrixDiagV3"))
 _ROWS, _COLUMNS = 2, 3
 

@@ -147,15 +147,12 @@ def _packed(x: Structure, y: Structure, sample_weight: Structure) -> Structure:
 
 # `model.fit` with a placed step: Keras' own loop, callbacks and validation around it.
 
-
 _FITTING = "fitting a model with a placed step"
 _HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 _COMPILED = {
     "keras": ("_compile_loss", "_compile_metrics"),
     "tf_keras": ("compiled_loss", "compiled_metrics"),
 }
-
-
 Pairs = Callable[[], Iterable[tuple[TfVariable, TfVariable]]]  # originals, placed ones
 
 

@@ -125,8 +125,7 @@ class NumberRange:
         path, work = (np.where(is_allowed, each, np.inf) for each in (path, work))
         graph = dataclasses.replace(base.problem.graph, tensor_bytes=self._tensor_bytes())
         step = dataclasses.replace(base.problem, graph=graph, op_seconds=path)
-        copies = Copies(step, work, sums, self._is_read)
-        return copies_bound(copies, base)
+        return copies_bound(Copies(step, work, sums, self._is_read), base)
 
     @property
     def _is_read(self) -> bool:

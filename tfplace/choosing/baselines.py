@@ -187,8 +187,7 @@ def as_reported(candidate: Candidate, problem: Problem) -> "Baseline":
 
 def is_on_one_device(device_of_op: IntArray, problem: Problem) -> bool:
     """Whether everything that is free to choose lies on one device."""
-    free = problem.allowed().sum(axis=1) > 1
-    return len(np.unique(device_of_op[free])) <= 1
+    return len(np.unique(device_of_op[problem.allowed().sum(axis=1) > 1])) <= 1
 
 
 def is_fixed(problem: Problem) -> bool:

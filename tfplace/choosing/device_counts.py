@@ -176,7 +176,6 @@ def carried_over(limited: Problem, device_of_op: IntArray) -> IntArray:
 # found there can run on all devices as it is, so the search goes on from it, and never ends above
 # it.
 
-
 FOUND_FIRST = "found first on"
 """How the names of these placements begin."""
 

@@ -178,7 +178,6 @@ def _largest_together(problem: Problem) -> float:
 # Only devices that work is spread over are counted: beside GPUs the CPUs of their hosts, which
 # TensorFlow needs anyway, are not.
 
-
 LIMIT = "max_devices"
 """The reason of a placement that uses more devices than --max_devices allows."""
 

@@ -16,7 +16,6 @@ from tfplace.commands.quiet import quiet_tensorflow
 
 # Every flag of every command, defined once, in commands.json.
 
-
 Value = str | int | float | bool | None | list[str]
 
 

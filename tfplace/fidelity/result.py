@@ -131,7 +131,6 @@ def _op_types(fidelity: Fidelity) -> Table:
 
 # Predicted against measured step times as a scatter picture.
 
-
 BAND = 0.1
 """Relative error within which a prediction is drawn as good."""
 _MARGIN = 1.15  # of the axes' limits beyond the values

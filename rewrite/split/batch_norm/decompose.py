@@ -108,8 +108,7 @@ class _Rewriting:
     def _name(self, name: str) -> str:
         if name.startswith("^"):
             return name
-        tensor = tensor_of(name)
-        return self.replaced.get(tensor, name)
+        return self.replaced.get(tensor_of(name), name)
 
     def _taken_apart(self, node: NodeDef) -> Sequence[NodeDef]:
         inputs = [self._name(name) for name in data_inputs(node)][:5]

@@ -198,7 +198,6 @@ class AcrossShards:
 # them: each time where the least lies, one host after the other. Data parallelism places it there.
 # Wherever the search puts it then, the step computes the same.
 
-
 _MOST_STEPS = 12
 """Ops between a variable and what all shards read of it, or between a gradient and its update."""
 FIRST_VARIABLES = 4

@@ -28,7 +28,6 @@ from rewrite.split.states import WHOLE, Place, Sharded, State
 # device and sent in pieces to all others. Where every reader wants the same part of it, each shard
 # makes its own part: of a row that is the same for all entries, nothing has to be cut at all.
 
-
 _SHAPED = frozenset({"Reshape", "ExpandDims", "Squeeze"})
 
 

@@ -95,7 +95,6 @@ def _rename_places(node: NodeDef, kept_for: Mapping[str, str]) -> None:
 # predicts them, each host is sent the whole of it in any case, and its shards' rows can come from
 # that. Nor is it worth the while to gather a table elsewhere that fits a message.
 
-
 _GATHER = "ResourceGather"
 _PRODUCTS = frozenset("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum".split())
 

@@ -232,7 +232,6 @@ def ways_to_relays(problem: Problem, has_bytes: Sequence[bool]) -> Iterator[tupl
 # several kinds of links: in a DGX-1 with V100, of 48, 24 and 12 GB/s. A ring in the order of their
 # numbers has two of the slowest; there is one that has none but the fastest.
 
-
 MOST_DEVICES = 8
 """Of a host; all their orders are tried. More of them hang on one switch, and are alike."""
 

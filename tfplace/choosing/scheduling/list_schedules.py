@@ -295,8 +295,7 @@ def by_shard(problem: Problem, device_of_op: IntArray) -> IntArray:
     So a device holds the activations of one shard at a time, and a stage of a pipeline works
     backward on a shard as soon as it can, before it goes forward with a later one (1F1B).
     """
-    path = path_to_end(problem, device_of_op)
-    return _numbered(np.lexsort((path, shard_of_op(problem))))
+    return _numbered(np.lexsort((path_to_end(problem, device_of_op), shard_of_op(problem))))
 
 
 ALL_ON_ONE = 0.9

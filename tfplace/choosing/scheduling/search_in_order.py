@@ -124,8 +124,7 @@ def _annealed(
     placement = np.empty_like(placements[0])
     placement[held.op_at] = result.best.placement.device_of_op
     order.searched_with(placement, rank)
-    outcome = order.ordered(prepared, placement).outcome
-    return Candidate(NAME, placement, outcome), result
+    return Candidate(NAME, placement, order.ordered(prepared, placement).outcome), result
 
 
 def rank_and_reads(

@@ -248,7 +248,6 @@ def _covered(work: FloatArray) -> float:
 
 # The kind of parallelism of a placement in a few words, for the verdict's sentence.
 
-
 PURE = 0.95
 """A name that is true of this share of the work needs no "mostly"."""
 MAX_LISTED = 4

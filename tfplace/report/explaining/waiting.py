@@ -18,7 +18,6 @@ from tfplace.units_text import share_text
 
 # What each op of a schedule waited for last, and the chain of these back to the step's start.
 
-
 OP, TRANSFER, SENDING, NOTHING = "op", "transfer", "sending", "nothing"
 
 

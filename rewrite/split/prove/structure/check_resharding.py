@@ -42,7 +42,6 @@ from rewrite.split.states import WHOLE, is_same, shard_sizes
 # What it was decided for must pass. Fewer entries than shards, an input that is not as large as the
 # others, and sizes that only the model leaves open must not.
 
-
 _Shapes = Mapping[str, tuple[int, ...]]
 
 

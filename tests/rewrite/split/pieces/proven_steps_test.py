@@ -130,6 +130,70 @@ def random_dense_step(seed):
     return words, flat_step(step, specs, BATCH)
 
 
+def step_with_tables():
+    """A training step with a table for each way to change rows of it."""
+    raw, rng = tf.raw_ops, np.random.default_rng(0)
+    kept = {"lr": 0.1}
+    decayed = {**kept, "rho": 0.9, "momentum": 0.5, "epsilon": 1e-3}
+    bounded = {**kept, "l1": 0.01, "l2": 0.01}
+    updates = {
+        "Adadelta": (("accum", "accum_update"), {**kept, "rho": 0.9, "epsilon": 1e-3}),
+        "Adagrad": (("accum",), kept),
+        "AdagradV2": (("accum",), {**kept, "epsilon": 1e-3}),
+        "CenteredRMSProp": (("mg", "ms", "mom"), decayed),
+        "Ftrl": (("accum", "linear"), {**bounded, "lr_power": -0.5}),
+        "FtrlV2": (("accum", "linear"), {**bounded, "l2_shrinkage": 0.1, "lr_power": -0.5}),
+        "KerasMomentum": (("accum",), {**kept, "momentum": 0.5}),
+        "Momentum": (("accum",), {**kept, "momentum": 0.5}),
+        "ProximalAdagrad": (("accum",), bounded),
+        "ProximalGradientDescent": ((), {**bounded, "alpha": bounded["lr"]}),
+        "RMSProp": (("ms", "mom"), decayed),
+    }
+    updates["ProximalGradientDescent"][1].pop("lr")
+    scatters = ["Add", "Sub", "Update", "Mul", "Div", "Min", "Max"]
+    width, rows = 4, 10
+
+    def table(name, filled=None):
+        value = rng.normal(size=(rows, width)) if filled is None else np.full((rows, width), filled)
+        return tf.Variable(value.astype(np.float32), name=name)
+
+    tables = [table(f"table_{op}") for op in (*updates, *scatters)]
+    slots = {
+        op: {key: table(f"{op}_{key}", 0.0 if key == "mg" else 1.0) for key in keys}
+        for op, (keys, _) in updates.items()
+    }
+    last = tf.Variable(rng.normal(size=(width, 1)).astype(np.float32), name="last")
+
+    def step(ids):
+        with tf.GradientTape() as tape:
+            read = [tf.nn.embedding_lookup(each, ids) for each in tables]
+            loss = tf.reduce_mean(tf.tanh(tf.add_n([tf.sin(each) for each in read]) @ last))
+        *of_rows, whole = tape.gradient(loss, [*tables, last])
+        for each, name, slices in zip(tables, (*updates, *scatters), of_rows, strict=True):
+            if name in updates:
+                grad = {"grad": slices.values, "indices": slices.indices}
+                for slot in slots[name].values():
+                    slot.read_value()  # so that the function knows of it
+                held = {key: slot.handle for key, slot in slots[name].items()}
+                change = getattr(raw, f"ResourceSparseApply{name}")
+                change(var=each.handle, **held, **updates[name][1], **grad)
+            else:
+                change = getattr(raw, f"ResourceScatter{name}")
+                change(resource=each.handle, indices=ids, updates=1.5 + read[0])
+        last.assign_sub(0.1 * whole)
+        return loss
+
+    return flat_step(step, [tf.TensorSpec((BATCH,), tf.int32, "ids")], BATCH)
+
+
+def test_tables_are_cut_by_columns_whatever_changes_their_rows():
+    cut = in_pieces(step_with_tables())
+    assert cut is not None
+    flat, decisions, step = cut
+    assert [state.axis for state in decisions.pieces.values()].count(1) == 18 + 16
+    assert not differing(flat, decisions, step)
+
+
 @pytest.mark.parametrize("names", GROUPS, ids=", ".join)
 def test_our_own_steps(names):
     made = in_pieces(traced(names, BATCH))

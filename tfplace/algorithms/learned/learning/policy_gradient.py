@@ -96,8 +96,7 @@ def elite_frequencies(devices: IntArray, num_devices: int) -> FloatArray:
       devices: i4[E, G] of the elite, E at least 1.
       num_devices: D.
     """
-    one_hot = devices[:, :, np.newaxis] == np.arange(num_devices)
-    return one_hot.mean(axis=0)
+    return (devices[:, :, np.newaxis] == np.arange(num_devices)).mean(axis=0)
 
 
 def close_to(devices: IntArray, epsilon: float, allowed: BoolArray) -> FloatArray:
