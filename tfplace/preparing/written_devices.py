@@ -24,8 +24,7 @@ def written_devices(devices: Mapping[Origin, str], cluster: Cluster) -> Mapping[
     used = set(devices.values())
     if len(used) != 1 or loading_needs(cluster, used):
         return devices
-    device = _WORKER.sub(r"\1", used.pop())
-    return dict.fromkeys(devices, device)
+    return dict.fromkeys(devices, _WORKER.sub(r"\1", used.pop()))
 
 
 def loading_needs(cluster: Cluster, used: Iterable[str]) -> LoadingNeeds:

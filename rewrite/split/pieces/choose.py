@@ -172,7 +172,11 @@ class PiecesChooser:
                 size, outer = group.shape[axis], self._gates(user)
                 is_even = size % (outer * self._num) == 0
                 return Sharded(axis, outer, size // (outer * self._num)) if is_even else None
-        if group.is_table and len(group.shape) > 1 and group.shape[-1] % self._num == 0:
+        is_table = group.is_table or any(
+            position == 0 and self._flat.nodes[user].op == "GatherV2"
+            for user, position in self._readers(group)
+        )
+        if is_table and len(group.shape) > 1 and group.shape[-1] % self._num == 0:
             return Sharded(len(group.shape) - 1, 1, group.shape[-1] // self._num)
         return None
 

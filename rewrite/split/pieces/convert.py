@@ -144,8 +144,7 @@ def make_whole(variables: Sequence[CutVariable], taken: Collection[str]) -> list
 def _cut(variable: CutVariable, own: Tensor) -> Tensor:
     import tensorflow.experimental.numpy as tnp
 
-    parts = variable.cut(_read(own, variable.dtype), tnp)
-    return _moved([own], _pieces(variable), parts)
+    return _moved([own], _pieces(variable), variable.cut(_read(own, variable.dtype), tnp))
 
 
 def _join(variable: CutVariable, own: Tensor) -> Tensor:

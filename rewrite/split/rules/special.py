@@ -135,14 +135,14 @@ def update_rows(view: OpView) -> Answer:
     state = view.states[0]
     if not isinstance(state, Sharded) or not state.axis:
         return updates(view)
-    is_scatter = view.node.op.startswith("ResourceScatter")
-    ids = 1 if is_scatter else next(i for i, v in enumerate(view.inputs) if len(v.shape or ()) == 1)
-    columns = dataclasses.replace(state, axis=state.axis - 1 + len(view.shape(ids)))
+    ranks = [len(view.shape(i)) for i in range(len(view.inputs))]
+    ids = 1 if view.node.op.startswith("ResourceScatter") else ranks.index(1)
+    columns = dataclasses.replace(state, axis=state.axis - 1 + ranks[ids])
 
     def of(position: int, given: InputView) -> State:
         if given.dtype == "resource":
             return state
-        return columns if position != ids and given.shape else WHOLE
+        return columns if position != ids and ranks[position] else WHOLE
 
     return Split(tuple(of(*each) for each in enumerate(view.inputs)), ())
 

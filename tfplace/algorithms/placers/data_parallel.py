@@ -259,8 +259,7 @@ def _ring(devices: list[int], seconds: FloatArray) -> list[int]:
     orders = np.array(list(itertools.permutations(devices[1:])), dtype=np.int64)
     rings = np.hstack([np.full((len(orders), 1), devices[0]), orders])
     length = seconds[rings, np.roll(rings, -1, axis=1)].sum(axis=1)
-    is_shortest = length <= length.min() * (1.0 + 1e-9)
-    return rings[int(is_shortest.argmax())].tolist()
+    return rings[int((length <= length.min() * (1.0 + 1e-9)).argmax())].tolist()
 
 
 # Pipelines of a split step: layers on devices one after another, each with all of its shards.

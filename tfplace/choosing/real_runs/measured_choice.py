@@ -204,8 +204,7 @@ def comparison_seconds(
     """
     begin, new = (BEGIN_SECONDS, len(step_seconds)) if num_new is None else (0.0, num_new)
     num_steps = LEAST_COMPARED if is_short else COMPARED_STEPS
-    preparing = new * SECONDS_PER_OP * num_ops
-    return begin + sum(step_seconds) * num_steps + preparing
+    return begin + sum(step_seconds) * num_steps + new * SECONDS_PER_OP * num_ops
 
 
 _P10_TO_P90 = 2.5631

@@ -194,6 +194,30 @@ def test_tables_are_cut_by_columns_whatever_changes_their_rows():
     assert not differing(flat, decisions, step)
 
 
+@pytest.mark.parametrize("optimizer", [keras.optimizers.Adam, keras.optimizers.Adagrad])
+def test_a_table_that_keras_reads_whole_is_cut_by_columns(optimizer):
+    """Its Embedding takes rows of the value; the optimizer makes the gradient of these dense."""
+    shape = (10, 4)
+    table, kernel = (tf.Variable(tf.random.stateless_normal(s, (0, 1))) for s in (shape, (4, 2)))
+    weights, optimizer = [table, kernel], optimizer(0.1)
+    optimizer.build(weights)
+
+    def step(ids):
+        with tf.GradientTape() as tape:
+            rows = tf.gather(tf.convert_to_tensor(table), ids)
+            loss = tf.reduce_mean(tf.tanh(rows @ kernel) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return loss
+
+    cut = in_pieces(flat_step(step, [tf.TensorSpec((BATCH,), tf.int32, "ids")], BATCH))
+    flat, decisions, made = cut
+    columns = [name for name, state in decisions.pieces.items() if state.axis == 1]
+    assert {tuple(d.size for d in flat.nodes[n].attr["shape"].shape.dim) for n in columns} == {
+        shape
+    }
+    assert len(columns) >= 2 and not differing(flat, decisions, made)
+
+
 @pytest.mark.parametrize("names", GROUPS, ids=", ".join)
 def test_our_own_steps(names):
     made = in_pieces(traced(names, BATCH))
