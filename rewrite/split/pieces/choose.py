@@ -220,9 +220,8 @@ def _groups(flat: FlatGraph, properties: TensorProperties) -> list[Together]:
         handles = [op_of(name) for name in data_inputs(node) if op_of(name) in variables]
         is_free = node.name not in flat.unit_of_node and node.name not in fetched
         is_row = node.op == _GATHER or RULES.get(node.op) is update_rows
-        if (
-            handles and is_update(node.op) and not is_row
-        ):  # a size that isn't known may be that of a piece
+        if handles and is_update(node.op) and not is_row:
+            # A size that isn't known may be that of a piece.
             own = shape_of(variables[handles[0]].attr["shape"].shape)
             shapes = {properties.shape(n) for n in data_inputs(node) if op_of(n) not in handles}
             is_free &= shapes <= {own, ()}
