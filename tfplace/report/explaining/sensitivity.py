@@ -6,6 +6,7 @@ and twice as fast, and with the ops of one class at a time 1.5 times as slow and
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -59,8 +60,9 @@ def sensitivity(decided: Decided, placed: Simulated) -> JsonObject | None:
         f"with links from 0.5 to 2 times as fast, or the ops of a class {PRICE_FACTOR:g} times as "
         f"slow or as quick, {low:.2f} to {high:.2f} of {of} step"
     )
-    if high >= 1.0:
-        sentence = f"not sure: with {worst} it takes {high:.2f} of {of} step"
+    if not high < 1.0:
+        takes = f"it takes {high:.2f} of {of} step" if high < math.inf else "it no longer fits"
+        sentence = f"not sure: with {worst} {takes}"
     return {"cases": cases, "holds": high < 1.0, "sentence": sentence}
 
 

@@ -62,6 +62,18 @@ def test_what_slower_links_would_make_slower_is_named():
     )
 
 
+def test_what_would_not_fit_then_is_named(monkeypatch):
+    """Memory is held at other times where prices are other ones."""
+    monkeypatch.setattr(
+        "tfplace.report.explaining.sensitivity._seconds",
+        lambda problem, placement: 7.0 if not placement.any() else float("inf"),
+    )
+    problem = towers(50)
+    found = sensitivity(decided(problem), simulated(problem, APART))
+    assert not found["holds"]
+    assert found["sentence"].endswith("it no longer fits")
+
+
 def test_a_split_step_is_beside_the_step_as_it_came():
     problem, whole = towers(50), towers(50)
     slower = dataclasses.replace(whole, op_seconds=2.0 * whole.op_seconds)
