@@ -58,7 +58,7 @@ def test_without_an_order_no_shards_are_tried_for_memory(optimized, capsys):
 
 
 def test_where_no_shards_in_turn_fit_ops_run_again(optimized):
-    status, report = optimized(220_000, "--memory_plan=auto")
+    status, report = optimized(240_000, "--memory_plan=auto")
     assert status == 0
-    assert report["best"]["peak_bytes"]["/device:CPU:0"] <= 220_000
+    assert report["best"]["peak_bytes"]["/device:CPU:0"] <= 240_000
     assert report["memory_plan"]["ops_run_again"] > 0
