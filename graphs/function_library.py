@@ -1,11 +1,12 @@
 """The functions of a GraphDef: which ones a node calls or refers to, and which calls stay whole."""
 
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence
+from typing import Any
 
 from graphs.errors import ModelError
 from graphs.names import source_of
 from graphs.op_types import CALLS, CONDITIONALS, SAME
-from graphs.protos import FunctionDef, GraphDef, Library, NodeDef
+from graphs.protos import FunctionDef, GraphDef, Library, NodeDef, Tensor
 
 MAX_CALL_DEPTH = 200
 MAX_OPS = 5_000_000
@@ -44,6 +45,23 @@ def bodies(graph_def: GraphDef) -> Iterator[tuple[str, MutableSequence[NodeDef]]
     yield "", graph_def.node
     for function in graph_def.library.function:
         yield function.signature.name, function.node_def
+
+
+def whole_of_piece(shared_name: str) -> str:
+    """The op of the variable that one with CUT is a piece of."""
+    return shared_name.split("/", 2)[2].rpartition("/shard_")[0]
+
+
+def cut_apart(whole: Tensor, axis: int, outer: int, count: int, xp: Any) -> list[Tensor]:
+    """The pieces of a variable's value, `count` of them, as the numbers of CUT say.
+
+    Args:
+      whole: an array, with numpy as `xp`; a tensor of known shape, with tf.experimental.numpy.
+    """
+    before, size, after = whole.shape[:axis], whole.shape[axis], whole.shape[axis + 1 :]
+    apart = xp.reshape(whole, [*before, outer, size // outer, *after])
+    pieces = xp.split(apart, count, axis + 1)
+    return [xp.reshape(piece, [*before, size // count, *after]) for piece in pieces]
 
 
 def called_function(node: NodeDef, library: Library) -> str | None:

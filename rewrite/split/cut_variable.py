@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs.function_library import cut_apart
 from graphs.protos import DType, Tensor
 from rewrite.split.states import Sharded
 
@@ -40,10 +41,8 @@ class CutVariable:
 
     def cut(self, whole: Tensor, xp: Any = np) -> list[Tensor]:
         """The pieces of an array, or with tf.experimental.numpy those of a tensor."""
-        axis, outer = self.state.axis, self.state.outer
-        apart = [*self.shape[:axis], outer, self.shape[axis] // outer, *self.shape[axis + 1 :]]
-        pieces = xp.split(xp.reshape(whole, apart), self.num_pieces, axis + 1)
-        return [xp.reshape(piece, self.part_shape) for piece in pieces]
+        whole = xp.reshape(whole, self.shape)
+        return cut_apart(whole, self.state.axis, self.state.outer, self.num_pieces, xp)
 
     def joined(self, pieces: Sequence[Tensor], xp: Any = np) -> Tensor:
         """The whole of its pieces, likewise."""

@@ -25,9 +25,13 @@ from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_stats import parse_step_stats
 
 _NO_KERNEL = ("Cannot assign a device", "No OpKernel was registered", "No registered")
-_MEMORY = ("OOM when allocating", "ran out of memory", "Failed to allocate", "out of memory")
-
-_NOISE = ("Graph execution error", "Detected at node", "Node: ", "Additional GRPC", ":UNKNOWN")
+_MEMORY = (
+    "OOM when allocating", "ran out of memory", "Failed to allocate", "out of memory",
+    "Invalid TensorProto for feed value",  # a task found no room for it
+)  # fmt: skip
+_NOISE = (
+    "Graph execution error", "Detected at node", "Node: ", "File ", "Additional GRPC", ":UNKNOWN",
+)  # fmt: skip
 _MESSAGE_CHARACTERS = 600
 
 

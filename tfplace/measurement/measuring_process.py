@@ -39,7 +39,7 @@ _VMSTAT = Path("/proc/vmstat")
 _SECONDS_TO_START = 60.0  # of all workers together
 _SECONDS_TO_END = 1.0  # a lost task's process may take a moment to be gone
 _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_OUT_OF_MEMORY = ("bad_alloc", "OOM when allocating", "Cannot allocate memory")
+_OUT_OF_MEMORY = ("bad_alloc", "OOM when allocating", "Cannot allocate memory", "bfc_allocator.cc")
 
 
 class RunFailedError(Exception):

@@ -14,9 +14,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from graphs.function_library import CUT, bodies, cut_apart, whole_of_piece
 from graphs.names import op_of, with_index
-from graphs.protos import Graph, GraphDef, Message, Operation, SessionConfig, Tensor, TfFunction
-from graphs.run_session import assigned, starting_values, write_variables
+from graphs.protos import (
+    Graph,
+    GraphDef,
+    Message,
+    NodeDef,
+    Operation,
+    SessionConfig,
+    Tensor,
+    TfFunction,
+)
+from graphs.run_session import (
+    assigned,
+    blocks,
+    is_large,
+    rows_written,
+    starting_values,
+    write_variables,
+    zeroed,
+)
 from graphs.source_model import Initialization
 from tfplace.measurement.device_name import task_prefix
 from tfplace.measurement.run_graph import prepare_run_graph, subgraph, used_tensors, variable_nodes
@@ -67,15 +85,23 @@ class FunctionRunner:
         )
 
     def _initialize(self, graph_def: GraphDef, initialization: Initialization) -> None:
-        wanted = [*self._run.fetches, *initialization.init_ops]
-        restore = [initialization.restore_op] if initialization.restore_op else []
-        # A served model's optimizer, which the step never reads, would take memory for nothing.
-        needed = subgraph(graph_def, [*wanted, *restore], self._run.feeds)
-        values = _starting_values(needed, initialization, self._request.seed)
-        if values:  # one function for all of them: each has to be traced and optimized
-            assign = _assign_function(graph_def, values)
-            self._call(assign, *(tf.constant(value) for value in values.values()))
-        for ops in (list(initialization.init_ops), restore):
+        values, others = _starting_values(graph_def, self._run, self._request.seed)
+        nodes = variable_nodes(graph_def)
+        small = [name for name in values if not is_large(nodes[name].op, values[name])]
+        # Led by this process: the first device may have no room for what others get.
+        if small:  # one function for all of them: each has to be traced and optimized
+            # Without shapes: the whole of what is in pieces is empty.
+            given = [tf.TensorSpec(None, nodes[name].attr["dtype"].type) for name in small]
+            assign = _changing(graph_def, [nodes[name] for name in small], assigned, given)
+            assign(*(tf.constant(values[name]) for name in small))
+        for name in values.keys() - set(small):
+            begin = _changing(graph_def, [nodes[name]], zeroed, [tf.TensorSpec([None], tf.int32)])
+            begin(tf.constant(values[name].shape))
+            given = [tf.TensorSpec([], tf.int32), tf.TensorSpec(None, values[name].dtype)]
+            write = _changing(graph_def, [nodes[name]], rows_written, given)
+            for first, rows in blocks(values[name]):
+                write(tf.constant(first), tf.constant(rows))
+        for ops in others:
             if ops:
                 needed = subgraph(graph_def, ops, ())
                 # The paths are constants of the function, so that they are made inside it.
@@ -148,12 +174,11 @@ class SessionRunner:
         input_map |= _constant_feeds(graph_def, run.initialization)
         tf.graph_util.import_graph_def(graph_def, input_map, name="")
         self._destroy = _destroy_ops(self._graph, _handles(self._graph.as_graph_def()))
-        initialization, nodes = run.initialization, variable_nodes(graph_def)
-        values = _starting_values(graph_def, initialization, request.seed)
+        nodes = variable_nodes(graph_def)
+        values, others = _starting_values(graph_def, run, request.seed)
         write_variables(self._session, {nodes[name].name: values[name] for name in values})
-        self._session.run(list(initialization.init_ops))
-        if initialization.restore_op:
-            self._session.run(initialization.restore_op)
+        for ops in others:
+            self._session.run(ops)
 
     def step(self) -> Outputs:
         values = self._step()
@@ -191,13 +216,30 @@ class SessionRunner:
 
 def _prepared_graph(request: PrepareRequest, run: TrainingRun, runtime: RuntimeConfig) -> GraphDef:
     graph_def = v1.GraphDef.FromString(request.graph_def)
-    return prepare_run_graph(
+    prepared = prepare_run_graph(
         graph_def,
         run.source_graph or graph_def,
         run.initialization,
         runtime.device_names[0],
         _container(request),
     )
+    known = variable_nodes(prepared)
+    held = [node for _, nodes in bodies(prepared) for node in nodes if CUT in node.attr]
+    for name, node in {node.attr["shared_name"].s.decode(): node for node in held}.items():
+        if name not in known:  # a function holds it
+            prepared.node.add().CopyFrom(node)
+            prepared.node[-1].name = name
+            del prepared.node[-1].input[:]
+    return prepared
+
+
+def _pieces(graph_def: GraphDef) -> dict[str, list[NodeDef]]:
+    """{variable's op: what holds its pieces, in order}."""
+    found: dict[str, list[NodeDef]] = {}
+    for name, node in sorted(variable_nodes(graph_def).items()):
+        if CUT in node.attr:
+            found.setdefault(whole_of_piece(name), []).append(node)
+    return found
 
 
 def _container(request: PrepareRequest) -> str:
@@ -234,16 +276,32 @@ def _constant_feeds(graph_def: GraphDef, initialization: Initialization) -> dict
 
 
 def _starting_values(
-    graph_def: GraphDef, initialization: Initialization, seed: int
-) -> dict[str, np.ndarray]:
+    graph_def: GraphDef, run: TrainingRun, seed: int
+) -> tuple[dict[str, np.ndarray], list[list[str]]]:
+    """{variable: value}, and the ops that give others theirs, in turn."""
+    initialization = run.initialization
+    restore = [initialization.restore_op] if initialization.restore_op else []
+    others = [ops for ops in (list(initialization.init_ops), restore) if ops]
+    pieces = _pieces(graph_def)
+    # A served model's optimizer, which the step never reads, would take memory for nothing.
+    wanted = [*run.fetches, *initialization.init_ops, *restore]
+    nodes = variable_nodes(subgraph(graph_def, wanted, run.feeds))
     specs = {
         name: (
             tf.as_dtype(node.attr["dtype"].type),
             [dim.size for dim in node.attr["shape"].shape.dim],
         )
-        for name, node in variable_nodes(graph_def).items()
+        for name, node in nodes.items()
     }
-    return starting_values(initialization, specs, seed)
+    values = starting_values(initialization, specs, seed)
+    for name in [name for name in values if nodes[name].name in pieces]:
+        # Cut on this host: whole, they may be too large for every device.
+        whole, own = values[name], pieces[nodes[name].name]
+        axis, outer = own[0].attr[CUT].list.i
+        parts = cut_apart(whole, axis, outer, len(own), np)
+        names = [node.attr["shared_name"].s.decode() for node in own]
+        values |= {name: whole[:0], **dict(zip(names, parts, strict=True))}
+    return values, others
 
 
 def _handles(graph_def: GraphDef) -> list[str]:
@@ -294,21 +352,26 @@ def _variables_of(graph_def: GraphDef) -> GraphDef:
     return variables
 
 
-def _assign_function(graph_def: GraphDef, values: Mapping[str, np.ndarray]) -> TfFunction:
-    """A function that gives variables the values that it is called with."""
-    known = variable_nodes(graph_def)
-    nodes = [known[name] for name in values]
+def _changing(
+    graph_def: GraphDef,
+    nodes: Sequence[NodeDef],
+    act: Callable[..., Operation],
+    arguments: Sequence[object],
+) -> TfFunction:
+    """A function that acts on each variable with as many of its arguments as there are for it."""
 
-    def body(*arguments: Tensor) -> Tensor:
+    def body(*given: Tensor) -> Tensor:
         tf.graph_util.import_graph_def(_variables_of(graph_def), name="")
         graph = v1.get_default_graph()
-        variables = [graph.get_tensor_by_name(f"{node.name}:0") for node in nodes]
-        with v1.control_dependencies(list(map(assigned, variables, arguments))):
+        changes = []
+        for number, node in enumerate(nodes):
+            variable = graph.get_tensor_by_name(f"{node.name}:0")
+            with graph.colocate_with(variable.op):
+                changes.append(act(variable, *given[number :: len(nodes)]))
+        with v1.control_dependencies(changes):
             return tf.constant(0)
 
-    pairs = zip(values.values(), nodes, strict=True)
-    signature = [tf.TensorSpec(value.shape, node.attr["dtype"].type) for value, node in pairs]
-    return v1.wrap_function(body, signature)
+    return v1.wrap_function(body, arguments)
 
 
 def _session_config(runtime: RuntimeConfig) -> SessionConfig:

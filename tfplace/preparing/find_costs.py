@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import psutil
 
 from graphs.cluster import Cluster
 from graphs.clusters.this_host import processor
@@ -202,12 +203,24 @@ class _Tracer:
             why = f"it would take about {needed:.0f} s of the {limits.all_seconds:.0f} s for that"
             return Infeasible("timeout", why)
         limits = dataclasses.replace(limits, all_seconds=LONGER * limits.all_seconds)
-        seen = execute(graph_def, model.opened_run(), self._cluster, names[d], limits)
+        seen = execute(graph_def, model.opened_run(), _with_room(self._cluster), names[d], limits)
         if isinstance(seen, Infeasible):
             return seen
         return traced_nodes(
             seen, model.flat.graph_def.node, self.alone_seconds[kind], names[d], device.slots
         )
+
+
+def _with_room(cluster: Cluster) -> Cluster:
+    """The cluster with as much memory as this host has: one device may not hold all ops."""
+    room = int(psutil.virtual_memory().total) // cluster.num_devices
+    devices = [
+        dataclasses.replace(each, memory_bytes=max(each.memory_bytes, room))
+        if each.type == "CPU"
+        else each
+        for each in cluster.devices
+    ]
+    return dataclasses.replace(cluster, devices=devices)
 
 
 def _graph_parts(flat: FlatGraph) -> dict[str, str]:

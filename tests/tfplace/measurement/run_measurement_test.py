@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from graphs.cluster import Cluster
 from graphs.flat_graph import FlatGraph, Origin
+from graphs.function_library import CUT
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.problem import Infeasible, Measurement
+from graphs.run_session import starting_values
 from graphs.source_model import Initialization
 from tests.tfplace.measurement.measure_graphs import (
     INPUT,
@@ -173,6 +175,38 @@ def test_variables_that_nothing_initialises_get_small_values(
     assert 0 < abs(loss) < 1
     other = "session" if through == "tf.function" else "tf.function"
     np.testing.assert_allclose(_prepare(process, graph, run, other).outputs["loss:0"], loss)
+
+
+@WAYS
+def test_pieces_of_a_variable_get_their_values_themselves(
+    process: MeasuringProcess, through: str
+) -> None:
+    """Whole it may be too large for every device, and is empty while pieces have its values."""
+    made = {"dtype": tf.float32, "shape": [4, 6]}
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.resource)])
+    def step(whole: Any) -> Any:
+        part = {**made, "shape": [4, 3]}
+        names = [f"tfplace/key/w/shard_{number}" for number in range(2)]
+        pieces = [tf.raw_ops.VarHandleOp(**part, shared_name=name) for name in names]
+        read = [tf.raw_ops.ReadVariableOp(resource=each, dtype=tf.float32) for each in pieces]
+        return tf.raw_ops.VariableShape(input=whole), tf.concat(read, 1)
+
+    with tf.Graph().as_default() as graph:
+        shape, joined = step(tf.raw_ops.VarHandleOp(**made, shared_name="w", name="w"))
+    graph_def = graph.as_graph_def()
+    for function in graph_def.library.function:
+        for node in function.node_def:
+            if node.op == "VarHandleOp":
+                node.attr[CUT].list.i.extend([1, 1])
+    unknown = Initialization(random_variables=["w"])
+    run = TrainingRun({}, [shape.name, joined.name], unknown)
+    prepared = _prepare(process, graph_def, run, through)
+    assert isinstance(prepared, PreparedRun), prepared
+    outputs = prepared.outputs
+    value = starting_values(unknown, {"w": (tf.float32, made["shape"])})["w"]
+    assert 0 in outputs[shape.name]
+    np.testing.assert_array_equal(outputs[joined.name], value)
 
 
 @WAYS
