@@ -4,7 +4,7 @@ Imported by child processes only: it is all TensorFlow.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -16,8 +16,6 @@ from graphs.source_model import Initialization, Variable
 ASSIGN_SCOPE = "tfplace_assign"
 """Where ops that only this module needs are put; they are no part of any model."""
 _RANDOM_SCALE = 0.05
-BLOCK_BYTES = 1 << 24
-"""The most of one variable that is sent at once."""
 
 
 def initialize(
@@ -84,60 +82,17 @@ def assigned(variable: Tensor, value: Tensor) -> Operation:
     return tf.raw_ops.Assign(ref=variable, value=value, validate_shape=False).op
 
 
-def is_large(op_type: str, value: object) -> bool:
-    """Whether a variable gets its value in blocks of rows.
-
-    A device that holds little else may have no room for a second one of that size.
-    """
-    array = np.asarray(value)
-    if op_type != "VarHandleOp" or array.ndim == 0 or array.nbytes <= BLOCK_BYTES:
-        return False
-    return bool(tf.as_dtype(array.dtype).is_floating)  # others have no such kernel on a GPU
-
-
-def zeroed(variable: Tensor, shape: Tensor) -> Operation:
-    """An op that fills a resource with zeros of its own device.
-
-    Args:
-      shape: fed; of a known one TensorFlow would make a constant, which it keeps.
-    """
-    value = tf.zeros(shape, variable.op.get_attr("dtype"))
-    return tf.raw_ops.AssignVariableOp(resource=variable, value=value)
-
-
-def rows_written(variable: Tensor, first: Tensor, rows: Tensor) -> Operation:
-    """An op that overwrites rows of a resource, from the first on."""
-    begin, end = tf.reshape(first, [1]), tf.reshape(first + tf.shape(rows)[0], [1])
-    return tf.raw_ops.ResourceStridedSliceAssign(
-        ref=variable, begin=begin, end=end, strides=[1], value=rows
-    )
-
-
-def blocks(value: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """(first row, rows) of parts of a large value."""
-    step = max(BLOCK_BYTES * len(value) // value.nbytes, 1)
-    return ((first, value[first : first + step]) for first in range(0, len(value), step))
-
-
-def write_variables(session: Session, values: Mapping[str, np.ndarray]) -> None:
+def write_variables(session: Session, values: Mapping[str, object]) -> None:
     """Gives the variables of {variable op: value} their values."""
     feeds, assigns = {}, []
-    graph = session.graph
-    with graph.as_default(), graph.name_scope(ASSIGN_SCOPE):
+    with session.graph.as_default(), session.graph.name_scope(ASSIGN_SCOPE):
         for op, given in values.items():
-            handle = graph.get_tensor_by_name(f"{op}:0")
+            handle = session.graph.get_tensor_by_name(f"{op}:0")
             value = tf.compat.v1.placeholder(handle.op.get_attr("dtype"))
+            feeds[value] = given
             # Beside the variable, wherever that is: it may be on another task.
-            with graph.colocate_with(handle.op):
-                if is_large(handle.op.type, given):
-                    first, shape = map(tf.compat.v1.placeholder, (tf.int32, tf.int32))
-                    session.run(zeroed(handle, shape), {shape: given.shape})
-                    write = rows_written(handle, first, value)
-                    for number, rows in blocks(given):
-                        session.run(write, {first: number, value: rows})
-                else:
-                    feeds[value] = given
-                    assigns.append(assigned(handle, value))
+            with session.graph.colocate_with(handle.op):
+                assigns.append(assigned(handle, value))
     if assigns:
         session.run(assigns, feeds)
 

@@ -26,15 +26,7 @@ from graphs.protos import (
     Tensor,
     TfFunction,
 )
-from graphs.run_session import (
-    assigned,
-    blocks,
-    is_large,
-    rows_written,
-    starting_values,
-    write_variables,
-    zeroed,
-)
+from graphs.run_session import assigned, starting_values, write_variables
 from graphs.source_model import Initialization
 from tfplace.measurement.device_name import task_prefix
 from tfplace.measurement.run_graph import prepare_run_graph, subgraph, used_tensors, variable_nodes
@@ -46,6 +38,8 @@ from tfplace.measurement.training_run import (
 )
 
 v1 = tf.compat.v1
+SMALL_BYTES = 1 << 24
+"""Values that are smaller are sent to their devices together."""
 Outputs = Mapping[str, np.ndarray]
 
 
@@ -86,21 +80,11 @@ class FunctionRunner:
 
     def _initialize(self, graph_def: GraphDef, initialization: Initialization) -> None:
         values, others = _starting_values(graph_def, self._run, self._request.seed)
-        nodes = variable_nodes(graph_def)
-        small = [name for name in values if not is_large(nodes[name].op, values[name])]
-        # Led by this process: the first device may have no room for what others get.
-        if small:  # one function for all of them: each has to be traced and optimized
-            # Without shapes: the whole of what is in pieces is empty.
-            given = [tf.TensorSpec(None, nodes[name].attr["dtype"].type) for name in small]
-            assign = _changing(graph_def, [nodes[name] for name in small], assigned, given)
-            assign(*(tf.constant(values[name]) for name in small))
-        for name in values.keys() - set(small):
-            begin = _changing(graph_def, [nodes[name]], zeroed, [tf.TensorSpec([None], tf.int32)])
-            begin(tf.constant(values[name].shape))
-            given = [tf.TensorSpec([], tf.int32), tf.TensorSpec(None, values[name].dtype)]
-            write = _changing(graph_def, [nodes[name]], rows_written, given)
-            for first, rows in blocks(values[name]):
-                write(tf.constant(first), tf.constant(rows))
+        for names in _in_turn(values, variable_nodes(graph_def)):
+            # One function for all small ones: each has to be traced and optimized.
+            assign = _assign_function(graph_def, names)
+            # Led by this process: the first device may have no room for what others get.
+            assign(*(tf.constant(values[name]) for name in names))
         for ops in others:
             if ops:
                 needed = subgraph(graph_def, ops, ())
@@ -176,7 +160,8 @@ class SessionRunner:
         self._destroy = _destroy_ops(self._graph, _handles(self._graph.as_graph_def()))
         nodes = variable_nodes(graph_def)
         values, others = _starting_values(graph_def, run, request.seed)
-        write_variables(self._session, {nodes[name].name: values[name] for name in values})
+        for names in _in_turn(values, nodes):
+            write_variables(self._session, {nodes[name].name: values[name] for name in names})
         for ops in others:
             self._session.run(ops)
 
@@ -304,6 +289,17 @@ def _starting_values(
     return values, others
 
 
+def _in_turn(values: Mapping[str, np.ndarray], nodes: Mapping[str, NodeDef]) -> list[list[str]]:
+    """Which variables get their values together: large ones each alone.
+
+    Values may come by the first device, which is the last to get its own.
+    """
+    names = sorted(values, key=lambda name: nodes[name].device, reverse=True)
+    small = [name for name in names if values[name].nbytes < SMALL_BYTES]
+    large = [[name] for name in names if values[name].nbytes >= SMALL_BYTES]
+    return [*large, small] if small else large
+
+
 def _handles(graph_def: GraphDef) -> list[str]:
     return [node.name for node in graph_def.node if node.op == "VarHandleOp"]
 
@@ -352,26 +348,21 @@ def _variables_of(graph_def: GraphDef) -> GraphDef:
     return variables
 
 
-def _changing(
-    graph_def: GraphDef,
-    nodes: Sequence[NodeDef],
-    act: Callable[..., Operation],
-    arguments: Sequence[object],
-) -> TfFunction:
-    """A function that acts on each variable with as many of its arguments as there are for it."""
+def _assign_function(graph_def: GraphDef, names: Sequence[str]) -> TfFunction:
+    """A function that gives variables the values that it is called with."""
+    known = variable_nodes(graph_def)
+    nodes = [known[name] for name in names]
 
-    def body(*given: Tensor) -> Tensor:
+    def body(*arguments: Tensor) -> Tensor:
         tf.graph_util.import_graph_def(_variables_of(graph_def), name="")
         graph = v1.get_default_graph()
-        changes = []
-        for number, node in enumerate(nodes):
-            variable = graph.get_tensor_by_name(f"{node.name}:0")
-            with graph.colocate_with(variable.op):
-                changes.append(act(variable, *given[number :: len(nodes)]))
-        with v1.control_dependencies(changes):
+        variables = [graph.get_tensor_by_name(f"{node.name}:0") for node in nodes]
+        with v1.control_dependencies(list(map(assigned, variables, arguments))):
             return tf.constant(0)
 
-    return v1.wrap_function(body, arguments)
+    # Without a shape: the whole of what is in pieces is empty.
+    signature = [tf.TensorSpec(None, node.attr["dtype"].type) for node in nodes]
+    return v1.wrap_function(body, signature)
 
 
 def _session_config(runtime: RuntimeConfig) -> SessionConfig:
