@@ -7,6 +7,8 @@ import pytest
 from graphs import zoo
 from tfplace.cli import main
 
+DEVICE = "/device:CPU:1"
+"""Not of this machine, whose load would be in the prices that decide which search fits."""
 FITS = 260_000
 """Bytes: 247,720 for four shards in order; more for fewer, for eight, and without an order."""
 
@@ -19,7 +21,7 @@ def optimized(tmp_path_factory):
     zoo.write(zoo.build("transformer", "tiny", batch_size=32), model)
 
     def run(memory_bytes, *words):
-        device = {"name": "/device:CPU:0", "type": "CPU", "memory": memory_bytes, "slots": 1}
+        device = {"name": DEVICE, "type": "CPU", "memory": memory_bytes, "slots": 1}
         device |= {"cores": 2, "frequency_mhz": 2000}
         link = {"bytes_per_second": 1e9, "latency_seconds": 1e-5}
         cluster = {"name": "one", "communication": "duplex", "devices": [device], "links": []}
@@ -39,9 +41,9 @@ def test_the_fewest_shards_that_fit_are_found_with_their_order(optimized):
     status, report = optimized(FITS)
     assert status == 0
     assert report["split"]["shards"] == 4
-    assert report["best"]["peak_bytes"]["/device:CPU:0"] <= FITS
+    assert report["best"]["peak_bytes"][DEVICE] <= FITS
     assert report["order"]["edges"] > 0
-    assert report["order"]["peak_bytes_without"]["/device:CPU:0"] > FITS
+    assert report["order"]["peak_bytes_without"][DEVICE] > FITS
     assert report["verdict"] == "kept_single"
     assert "only in this order" in report["verdict_sentence"]
 
@@ -58,7 +60,7 @@ def test_without_an_order_no_shards_are_tried_for_memory(optimized, capsys):
 
 
 def test_where_no_shards_in_turn_fit_ops_run_again(optimized):
-    status, report = optimized(240_000, "--memory_plan=auto")
+    status, report = optimized(220_000, "--memory_plan=auto")
     assert status == 0
-    assert report["best"]["peak_bytes"]["/device:CPU:0"] <= 240_000
+    assert report["best"]["peak_bytes"][DEVICE] <= 220_000
     assert report["memory_plan"]["ops_run_again"] > 0
