@@ -75,6 +75,7 @@ class TriedShards:
       single_seconds: the best single device's.
       reason: why it was not tried, or nothing was found, else empty.
       cut: what is cut: "batch" or "weights".
+      measured_seconds: the fastest measured step; None where none was timed to choose.
     """
 
     shards: int
@@ -82,3 +83,4 @@ class TriedShards:
     single_seconds: float | None = None
     reason: str = ""
     cut: str = "batch"
+    measured_seconds: float | None = None

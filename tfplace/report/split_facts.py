@@ -166,6 +166,8 @@ def shards_sentences(tried: Sequence[TriedShards]) -> Iterator[tuple[str, str]]:
         said = each.reason or f"tried, {seconds_text(each.step_seconds)} a step"
         if each.single_seconds is not None:
             said += f" ({seconds_text(each.single_seconds)} on one device)"
+        if each.measured_seconds is not None:
+            said += f"; measured {seconds_text(each.measured_seconds)}"
         name = "" if number else "shards"
         of_weights = " pieces of weights" if each.cut == "weights" else ""
         yield name, f"{each.shards}{of_weights}: {said}"

@@ -56,6 +56,14 @@ class _Rival:
     found: Found
     candidate: Candidate
 
+    @property
+    def tried(self) -> tuple[int, str]:
+        """How many shards or pieces, and what is cut."""
+        split = self.found.prepared.split
+        if split is None:
+            return 1, "batch"
+        return split.num_shards, "weights" if split.step.pieces else "batch"
+
     def choice(self) -> Choice:
         """This placement as what is written; but the prediction where that or one device won."""
         predicted = self.found.choice()
@@ -115,13 +123,20 @@ def time_beside_others(
         close = _rivals(found, others)
         rivals = _that_can_be_timed(close, limit, held)
         best = _plainest(close)
+        seconds_of: dict[tuple[int, str], float] = {}
         if len(rivals) > 2:  # between one device and another the comparison afterwards decides
-            best = _fastest(rivals, options, progress, limit, held)
+            best, seconds_of = _fastest(rivals, options, progress, limit, held)
         if best is not None:
             found, others, choice = best.found, [found, *others], best.choice()
         held.process.end_after(left(found))
         unsplit = [each for each in others if each.prepared.split is None and each is not found]
         whole = next(iter(unsplit), None)
+        shards = [
+            dataclasses.replace(each, measured_seconds=seconds_of.get((each.shards, each.cut)))
+            for each in found.searched.shards
+        ]
+        searched = dataclasses.replace(found.searched, shards=shards)
+        found = dataclasses.replace(found, searched=searched)
         return time_choice(found, options, progress, left(found), held, choice, whole)
 
 
@@ -197,9 +212,10 @@ def _fastest(
     progress: Progress,
     seconds: float,
     held: HeldRuns,
-) -> _Rival | None:
-    """What ran fastest; of equals the unsplit step. None: Ctrl-C, or nothing could be timed
-    and the unsplit step is not here.
+) -> tuple[_Rival | None, dict[tuple[int, str], float]]:
+    """What ran fastest, of equals the unsplit step; and {(shards, what is cut): seconds}.
+
+    None: Ctrl-C, or nothing could be timed and the unsplit step is not here.
     """
     first = rivals[0].found.prepared
     progress.say(f"timing {len(rivals)} placements of split and unsplit steps")
@@ -223,10 +239,14 @@ def _fastest(
     ):
         results = interruption.unless_seen(work, None)
     if results is None:
-        return None
+        return None, {}
     ran = [results[name] for name in graphs]
     medians = [math.inf if isinstance(each, Infeasible) else each.median_seconds for each in ran]
-    return _least(rivals, medians)
+    seconds_of: dict[tuple[int, str], float] = {}
+    for rival, median in sorted(zip(rivals, medians, strict=True), key=lambda pair: -pair[1]):
+        if math.isfinite(median):
+            seconds_of[rival.tried] = median
+    return _least(rivals, medians), seconds_of
 
 
 def _least(rivals: Sequence[_Rival], medians: Sequence[float]) -> _Rival | None:

@@ -13,6 +13,7 @@ from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.outcomes import Found
 from tfplace.choosing.real_runs import shard_count_contest as beside_others
 from tfplace.choosing.real_runs.shard_count_contest import time_beside_others
+from tfplace.choosing.unsplit_baselines import TriedShards
 from tfplace.measurement.run_measurement import Timings
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.progress import Progress
@@ -27,13 +28,17 @@ def candidate(name, seconds, *devices):
     return Candidate(name, np.array(devices, np.int32), outcome)
 
 
+def _split(shards):
+    return SimpleNamespace(num_shards=shards, step=SimpleNamespace(pieces={}))
+
+
 def found(shards, seconds=1.0, evenly=1.2, num_ops=2):
     """A stand-in for a problem with a step of two ops; its graphs and runs are their names."""
     single, best = candidate("single", 1.5, 0, 0), candidate("auto", seconds, 0, 1)
     prepared = SimpleNamespace(
         problem=SimpleNamespace(num_ops=num_ops),
         source=object(),
-        split=None if shards == 1 else SimpleNamespace(num_shards=shards),
+        split=None if shards == 1 else _split(shards),
         cluster=SimpleNamespace(name="workers:2"),
         placed_run_graph=lambda placement: f"{shards} on {placement.tolist()}",
         training_run=lambda: f"run of {shards}",
@@ -41,7 +46,8 @@ def found(shards, seconds=1.0, evenly=1.2, num_ops=2):
     candidates = [single, best]
     if shards > 1:
         candidates.insert(1, candidate("data_parallel", evenly, 1, 0))
-    return Found(prepared, Searched([single], candidates, result=None))
+    tried = [TriedShards(number) for number in (1, 2, 4)]
+    return Found(prepared, Searched([single], candidates, result=None, shards=tried))
 
 
 @pytest.fixture
@@ -63,7 +69,7 @@ def real(monkeypatch):
     def compare(found, options, progress, seconds, held, choice, unsplit=None):
         said.timed.append(found.prepared.placed_run_graph(choice.candidate.device_of_op))
         said.unsplit = unsplit
-        return SimpleNamespace(prepared=found.prepared, choice=choice)
+        return SimpleNamespace(prepared=found.prepared, searched=found.searched, choice=choice)
 
     monkeypatch.setattr(beside_others, "measure_variants", measure)
     child = SimpleNamespace(process=SimpleNamespace(end_after=said.ends.append), begun=set())
@@ -95,6 +101,13 @@ def test_the_fastest_is_compared_and_written(real, fastest):
     run, choice = written(found(2), found(4), found(1))
     assert (run, choice.verdict) == (f"run of {fastest[0]}", "placed")
     assert real.timed == [fastest]
+
+
+def test_what_was_timed_to_choose_is_told_of_each_number(real):
+    real.seconds = {"2 on [0, 1]": 1.0, "1 on [0, 1]": 1.5, "4 on [0, 1]": 0, "4 on [1, 0]": 0}
+    numbers = found(2), found(4), found(1)
+    decided = time_beside_others(numbers[0], numbers[1:], OPTIONS, Progress(), 30.0)
+    assert [each.measured_seconds for each in decided.searched.shards] == [1.5, 1.0, None]
 
 
 def test_of_equals_the_unsplit_step_is_written(real):
