@@ -185,18 +185,19 @@ class StepTensors:
 
     def _joined(self, tensor: str, state: Sharded, parts: Sequence[str]) -> str:
         self.counts["join"] += 1
-        axis, dtype, shape = state.axis, self.dtype(tensor), self.shape(tensor)
+        axis, dtype = state.axis, self.dtype(tensor)
         if state.outer > 1:
+            apart = self._apart(tensor, state, self._num_shards)
             parts = [
-                self._writer.reshape(_named(tensor, "joined/apart"), p, _apart(shape, state), dtype)
-                for p in parts
+                self._writer.reshape(_named(tensor, "joined/apart"), part, apart, dtype)
+                for part in parts
             ]
             axis += 1
         name = self._writer.concat(_named(tensor, "joined"), parts, axis, dtype)
         if state.outer == 1:
             return name
         whole = _named(tensor, "joined/whole")
-        return self._writer.reshape(whole, name, _merged(shape, state), dtype)
+        return self._writer.reshape(whole, name, self._merged(tensor, state), dtype)
 
     def _combined(self, tensor: str, state: Partial, parts: Sequence[str]) -> str:
         name = _named_combined(tensor, state)
@@ -228,10 +229,10 @@ class StepTensors:
 
     def _cut(self, tensor: str, state: Sharded, whole: str) -> list[str]:
         self.counts["cut"] += 1
-        axis, dtype, shape = state.axis, self.dtype(tensor), self.shape(tensor)
+        axis, dtype = state.axis, self.dtype(tensor)
         if state.outer > 1:
             apart = _named(tensor, "cut/apart")
-            whole = self._writer.reshape(apart, whole, _apart(shape, state), dtype)
+            whole = self._writer.reshape(apart, whole, self._apart(tensor, state), dtype)
             axis += 1
         name = _named(tensor, "cut")
         axis_const = self._writer.shared_const(np.array(axis, np.int32))
@@ -244,7 +245,33 @@ class StepTensors:
         if state.outer == 1:
             return parts
         part = _named(tensor, "cut/part")
-        return [self._writer.reshape(part, p, _merged(shape, state), dtype) for p in parts]
+        merged = self._merged(tensor, state, self._num_shards)
+        return [self._writer.reshape(part, p, merged, dtype) for p in parts]
+
+    def _apart(self, tensor: str, state: Sharded, count: int = 1) -> list[int]:
+        """The shape of one of `count` parts, with its blocks in a dimension of their own."""
+        before, [size], after = self._around(tensor, state, count)
+        return [*before, state.outer, max(size // state.outer, -1), *after]
+
+    def _merged(self, tensor: str, state: Sharded, count: int = 1) -> list[int]:
+        """The shape of one of `count` parts."""
+        before, [size], after = self._around(tensor, state, count)
+        return [*before, size, *after]
+
+    def _around(self, tensor: str, state: Sharded, count: int) -> tuple[list[int], ...]:
+        """Its shape before the axis that is cut, there, and behind; -1 where it is of any size.
+
+        That is the batch, however long it is; or what is fed to a step whose weights are in pieces,
+        all of one size.
+        """
+        shape, axis = [*self.shape(tensor)], state.axis
+        known = self._decisions.shape_of_any(tensor) if self._decisions.pieces else None
+        if known is None or -1 not in known:
+            shape[axis] = -1
+        else:
+            shape = [*known]
+            shape[axis] //= count
+        return shape[:axis], [shape[axis]], shape[axis + 1 :]
 
     def _wholes_to_cut(self, tensor: str, state: Sharded, whole: str) -> list[str]:
         """What each shard's part is cut from: where an input takes little to send, its host's copy.
@@ -258,16 +285,6 @@ class StepTensors:
         is_input = tensor in self._inputs and state.outer == 1
         name, way = _named(tensor, "relayed"), Way(home=0) if is_sent and is_input else None
         return self._across.handed_on(whole, name, self.dtype(tensor), self._num_shards, way)
-
-
-def _apart(shape: Sequence[int], state: Sharded) -> list[int]:
-    """The shape with the blocks outside of the batch in a dimension of their own."""
-    return [*shape[: state.axis], state.outer, -1, *shape[state.axis + 1 :]]
-
-
-def _merged(shape: Sequence[int], state: Sharded) -> list[int]:
-    """The shape, however long the batch's dimension is."""
-    return [*shape[: state.axis], -1, *shape[state.axis + 1 :]]
 
 
 def _named(tensor: str, what: str) -> str:

@@ -4,11 +4,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from graphs.flat_graph import FlatGraph
+from graphs.protos import Shape
 from rewrite.split.any_batch.open_step import OpenStep
 from rewrite.split.decide.decide import Decisions, decide
 from rewrite.split.decision import Split, is_same_answer
 from rewrite.split.functions import Bodies
-from rewrite.split.states import Sharded
+from rewrite.split.states import Sharded, State
 
 _MORE = 3
 _OF_ANOTHER_SIZE = "its parts have other sizes with other inputs"
@@ -33,12 +34,8 @@ def with_open_sizes(
     larger = step.larger(_MORE)
     answers = decisions.answer_of_op.values()
     has_bodies = any(isinstance(each, Split) and each.bodies for each in answers)
-    # Blocks of a weight are taken apart by reshaping to what the step was placed for.
-    in_blocks = any(
-        isinstance(state, Sharded) and state.outer > 1
-        for state in decisions.state_of_tensor.values()
-    )
-    if larger is None or has_bodies or in_blocks:
+    shapes = step.shapes_of_any_size()
+    if larger is None or has_bodies or not _leave_one_size(decisions.state_of_tensor, shapes):
         return decisions
     whole = dict(kept_whole)
 
@@ -56,5 +53,15 @@ def with_open_sizes(
         whole |= dict.fromkeys(unlike, _OF_ANOTHER_SIZE)
         here = decided(step)
     axes = {feed: [*each] for feed, each in open_axes.items()}
-    shapes = step.shapes_of_any_size()
     return dataclasses.replace(here, is_open=True, open_axes=axes, any_shapes=shapes)
+
+
+def _leave_one_size(states: Mapping[str, State], shapes: Mapping[str, Sequence[Shape]]) -> bool:
+    """Whether what is in blocks has one open size: a reshape takes blocks apart, and leaves one."""
+    for tensor, state in states.items():
+        if isinstance(state, Sharded) and state.outer > 1:
+            op, _, index = tensor.partition(":")
+            shape = shapes[op][int(index)] if op in shapes else None
+            if shape is None or shape[state.axis : state.axis + 1] == (-1,) or shape.count(-1) > 1:
+                return False
+    return True

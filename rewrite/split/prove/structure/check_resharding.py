@@ -229,8 +229,11 @@ def other_sizes(
 ) -> Iterator[Decisions]:
     """What was decided, at sizes that leave over something else; none is begun after `end`."""
     if decisions.pieces and decisions.is_open:
-        found = decided_at(flat, decisions, 1)
-        yield from [] if found is None else [found]
+        tries = (decided_at(flat, decisions, more) for more in range(1, _ROUNDS + 1))
+        other = next(filter(None, tries), None)
+        if other is None:
+            raise RewriteError("reading a split step: it takes any size, but is known at one only")
+        yield other
         return
     missing = set(range(1, count)) - {decisions.batch % count}
     for more in range(1, _ROUNDS * count) if decisions.takes_any_batch else ():
@@ -254,7 +257,9 @@ def decided_at(flat: FlatGraph, decisions: Decisions, more: int) -> Decisions | 
     if larger is None:
         return None
     answers = decisions.answer_of_op
-    kept = {name: each.reason for name, each in answers.items() if isinstance(each, StayWhole)}
+    # Without a reason they stay whole by themselves, or are repeated where all of them may be.
+    told = ((name, a.reason) for name, a in answers.items() if isinstance(a, StayWhole))
+    kept = {name: reason for name, reason in told if reason}
     others = decide(
         larger.flat,
         larger.properties,

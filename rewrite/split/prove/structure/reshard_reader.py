@@ -240,21 +240,20 @@ class JointReader:
         if whole is None or not isinstance(to, np.ndarray) or given.is_unweighted:
             raise self._wrong(node)
         shape, state = tuple(int(size) for size in to), given.state
+        own = whole
+        if given.shards:
+            own = self.shape(given._replace(is_apart=False))
         if given.is_apart:
-            assert isinstance(state, Sharded)
-            own = self.shape(given._replace(is_apart=False)) if given.shards else whole
-            if not _fits(shape, own, state.axis):
+            if not _fits(shape, own):
                 raise self._wrong(node)
             return Meaning(given.tensor, state if given.shards else None, given.shards)
         if state is None:
-            if shape.count(-1) != 1 or shape.index(-1) == 0:
-                raise self._wrong(node)
-            axis = shape.index(-1) - 1
+            is_cut = [_in_blocks(shape, own, axis) for axis in range(len(own))]
+            axis = is_cut.index(True) if any(is_cut) else 0
             state = Sharded(axis, shape[axis])
-        if not isinstance(state, Sharded) or state.outer < 2:
+        if not isinstance(state, Sharded) or state.outer != shape[state.axis]:
             raise self._wrong(node)
-        rest = (*whole[: state.axis], state.outer, -1, *whole[state.axis + 1 :])
-        if shape != rest or whole[state.axis] % state.outer:
+        if whole[state.axis] % state.outer or not _in_blocks(shape, own, state.axis):
             raise self._wrong(node)
         return Meaning(given.tensor, state, given.shards, is_apart=True)
 
@@ -275,6 +274,14 @@ def _is(value: Value, wanted: int) -> bool:
     return isinstance(value, np.ndarray) and value.shape == () and int(value) == wanted
 
 
-def _fits(shape: Shape, wanted: Shape, axis: int) -> bool:
-    """Whether a shape is the wanted one, or leaves the size along an axis to TensorFlow."""
-    return shape in (tuple(wanted), (*wanted[:axis], -1, *wanted[axis + 1 :]))
+def _fits(shape: Shape, wanted: Shape) -> bool:
+    """Whether a shape is the wanted one, or leaves one size to TensorFlow."""
+    alike = len(shape) == len(wanted) and shape.count(-1) <= 1
+    return alike and all(size in (each, -1) for size, each in zip(shape, wanted, strict=True))
+
+
+def _in_blocks(shape: Shape, wanted: Shape, axis: int) -> bool:
+    """Whether a shape is the wanted one with several blocks along an axis apart."""
+    outer = shape[axis] if axis < len(shape) else 0
+    apart = (*wanted[:axis], outer, wanted[axis] // max(outer, 1), *wanted[axis + 1 :])
+    return outer > 1 and wanted[axis] % outer == 0 and _fits(shape, apart)

@@ -16,12 +16,15 @@ from graphs.building.shapes import infer_known
 from graphs.loading.feeds import feeds_of_opened
 from rewrite.pass_base import RewriteError
 from rewrite.split.building.build_step import build_step
+from rewrite.split.functions import Bodies
 from rewrite.split.pieces.choose import PiecesChooser
+from rewrite.split.pieces.open_sizes import with_open_sizes
 from rewrite.split.prove.runs.child import compare
 from rewrite.split.prove.runs.compare_runs import request_of
-from rewrite.split.prove.structure.check_resharding import prove_joints
+from rewrite.split.prove.structure.check_resharding import other_sizes, prove_joints
 from rewrite.split.reading.merge_reads import merge_reads
 from rewrite.split.reading.state_order import require_state_order, with_state_order
+from rewrite.split.states import Sharded
 from tests.rewrite.split.traced_steps import flat_step
 from tests.rewrite.split.training_steps_test import BATCH, GROUPS, traced
 
@@ -216,6 +219,39 @@ def test_a_table_that_keras_reads_whole_is_cut_by_columns(optimizer):
         shape
     }
     assert len(columns) >= 2 and not differing(flat, decisions, made)
+
+
+@pytest.mark.parametrize(("shape", "is_any"), [([None, 3], True), ([None, None, 3], False)])
+def test_features_side_by_side_are_in_blocks_at_any_one_size(shape, is_any):
+    """Each piece has columns of each table. A reshape leaves one size to TensorFlow, not two."""
+    tables = [tf.Variable(tf.random.stateless_normal([400, 8], (0, n))) for n in range(3)]
+    kernel = tf.Variable(tf.random.stateless_normal([24, 60], (0, 3)))
+
+    def step(ids):
+        with tf.GradientTape() as tape:
+            rows = [tf.nn.embedding_lookup(t, ids[..., n]) for n, t in enumerate(tables)]
+            joined = tf.concat(rows, -1) * 2.0
+            loss = tf.reduce_mean(tf.tanh(tf.reshape(joined, [-1, 24]) @ kernel) ** 2)
+        *by_rows, dense = tape.gradient(loss, [*tables, kernel])
+        for table, gradient in zip(tables, by_rows, strict=True):
+            table.scatter_sub(tf.IndexedSlices(0.1 * gradient.values, gradient.indices))
+        kernel.assign_sub(0.1 * dense)
+        return loss
+
+    flat = flat_step(step, [tf.TensorSpec(shape, tf.int32, "ids")], BATCH)
+    flat = with_state_order(merge_reads(flat))
+    decisions = PiecesChooser(flat, infer_known(flat), PIECES, {}).found()
+    states = decisions.state_of_tensor.values()
+    assert any(isinstance(each, Sharded) and each.outer == 3 for each in states)
+    axes = {spec.tensor: range(len(shape) - 1) for spec in flat.feeds}
+    opened = with_open_sizes(flat, decisions, axes, {}, Bodies(flat.graph_def))
+    assert opened.is_open == is_any
+    made = build_step(flat, opened, PIECES, key="tfplace/test")
+    assert not differing(flat, opened, made)
+    others = list(other_sizes(flat, opened, PIECES))
+    assert len(others) == is_any
+    for other in others:
+        prove_joints(flat, other, made, PIECES)
 
 
 @pytest.mark.parametrize("names", GROUPS, ids=", ".join)
