@@ -149,10 +149,8 @@ class Cluster:
           device_of_op: i4[N].
           num_fetched_tensors: tensors such as the loss; a training op is none.
         """
-        used = np.unique(device_of_op).tolist()
-        shares = sum(self.devices[d].step_seconds for d in used)
-        start = self.taught.get(STEP_START, (0.0,))[0]
-        overhead = self.step_overhead_seconds + start
+        shares = sum(self.devices[d].step_seconds for d in np.unique(device_of_op).tolist())
+        overhead = self.step_overhead_seconds + self.taught.get(STEP_START, (0.0,))[0]
         return overhead + shares + num_fetched_tensors * self.fetch_seconds
 
     def link_channels(self) -> IntArray:

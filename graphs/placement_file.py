@@ -141,8 +141,7 @@ def _unique_keys(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
 
 def _read_entries(path: str) -> Mapping[str, str]:
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        value = json.loads(text, object_pairs_hook=_unique_keys)
+        value = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_unique_keys)
     except FileNotFoundError:
         raise PlacementError(
             f"reading the placement {path}: there is no such file; `tfplace optimize` writes "

@@ -147,8 +147,7 @@ def _made(graph: tf.Graph, request: _Request, own: Container[str]) -> dict[str, 
     name = request["signature"]
     made = {name: _signature(graph, request, request["fetches"])}
     if request["whole_fetches"]:
-        whole = _signature(graph, request, request["whole_fetches"])
-        made[whole_signature(name, own)] = whole
+        made[whole_signature(name, own)] = _signature(graph, request, request["whole_fetches"])
     return made
 
 

@@ -99,8 +99,7 @@ class CallGraph:
                 for callee in opened_callees(node, self.library):
                     if callee not in exact:
                         exact[callee] = [callee]
-                        original = copy_of(self.library[callee])
-                        by_original.setdefault(original, []).append(callee)
+                        by_original.setdefault(copy_of(self.library[callee]), []).append(callee)
             self._callees[function] = {**by_original, **exact}
         return self._callees[function]
 

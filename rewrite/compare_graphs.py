@@ -38,8 +38,7 @@ def same_graphs(given: GraphDef, placed: GraphDef) -> None:
         own = ("name", "description") if name in copies else ()
         same_message(f"the signature of {what}", original.signature, function.signature, own)
     _same_gradients(given.library, placed.library, copies)
-    without = ("function", "gradient")
-    same_message("function libraries", given.library, placed.library, without)
+    same_message("function libraries", given.library, placed.library, ("function", "gradient"))
     same_message("graphs", given, placed, without=("node", "library"))
 
 

@@ -243,8 +243,7 @@ def _graph_file(
     given = without_order(given)
     if given.library.function:
         known = known_origins(given, device_of_origin)
-        edges = known_order(given, order)
-        result = place_graph(given, known.device_of_origin, edges).graph_def
+        result = place_graph(given, known.device_of_origin, known_order(given, order)).graph_def
     else:
         device_of_op = {node.name: node.device for node in placed.node}
         result = type(given)()

@@ -93,8 +93,7 @@ def cleared(graph_def: GraphDef) -> GraphDef:
 def _meta_graph(made: Path, tags: frozenset[str]) -> MetaGraphDef:
     """Finds the MetaGraphDef with these tags; the first where a model came without tags."""
     meta_graphs = sniff(made).proto.meta_graphs
-    with_tags = (m for m in meta_graphs if frozenset(m.meta_info_def.tags) == tags)
-    return next(with_tags, meta_graphs[0])
+    return next((m for m in meta_graphs if frozenset(m.meta_info_def.tags) == tags), meta_graphs[0])
 
 
 def write_cleared(made: Path, target: Path) -> None:

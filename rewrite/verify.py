@@ -136,8 +136,7 @@ def verify(
     Raises:
       ModelError: the model as it came can't be loaded, since its files are damaged.
     """
-    saved_model = sniff(output_dir).proto
-    graphs = [meta_graph.graph_def for meta_graph in saved_model.meta_graphs]
+    graphs = [meta_graph.graph_def for meta_graph in sniff(output_dir).proto.meta_graphs]
     devices = {n.device for graph in graphs for _, nodes in bodies(graph) for n in nodes}
     if not tasks.addresses and any("/job:" in device for device in devices):
         return not_run("its devices are of other tasks, which are not here")
@@ -156,8 +155,7 @@ def verify(
             for outcome in _run_checks(request, limits)
         ]
     _require_undamaged(source, outcomes)
-    is_run = [check.is_run for check in request.checks]
-    return _summed_up(outcomes, is_run, plan.left_out)
+    return _summed_up(outcomes, [check.is_run for check in request.checks], plan.left_out)
 
 
 def _on_copies(checks: Iterable[Check], scratch: str) -> list[Check]:

@@ -150,10 +150,9 @@ class Plan:
                 changed_graph = choose_meta_graph(emitted, self._tags, self.output_dir).graph_def
             reached = GraphView(source.graph_def).ancestors(source.fetches)
             used = [variable for variable in placed.variables if variable.op in reached]
-            cleared = without_devices(source.graph_def)
             given, changed = (
                 dataclasses.replace(placed, model=self._bare_graph(graph), variables=used)
-                for graph in (cleared, changed_graph)
+                for graph in (without_devices(source.graph_def), changed_graph)
             )
             made = ", with the training step that was made for it"
             yield Check("the run" + made * bool(source.origins), given, changed, is_run=True)
@@ -217,8 +216,7 @@ class Plan:
             variables=self._variables if self._changes(signature) else (),
         )
         fed, fetched = _ends(plan._source.signatures[its], inputs)
-        model = plan._given_model
-        given = dataclasses.replace(placed, model=model, feeds=fed, fetches=fetched)
+        given = dataclasses.replace(placed, model=plan._given_model, feeds=fed, fetches=fetched)
         is_run = self._is_the_run(signature) and how == SESSION
         return Check(f"signature {name} ({how})", given, placed, is_run)
 

@@ -114,14 +114,13 @@ def _fail(message: str, status: int, is_traced: bool) -> int:
 
 def overview() -> str:
     """What `tfplace --help` prints."""
-    rows = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
     lines = [
         "tfplace decides which op of a TensorFlow graph runs on which device, writes it",
         "into the graph, and proves what it is worth.",
         "",
         "usage: tfplace COMMAND [ARGS] [--flags]",
         "",
-        *rows,
+        *[f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()],
         "",
         "`tfplace COMMAND --help` lists a command's flags and examples;",
         "`tfplace --version` prints which tfplace this is.",

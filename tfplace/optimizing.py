@@ -97,20 +97,17 @@ def optimize(
         asked = options.problem
         options = with_known_machine(options, progress, phases, compiling, scratch)
         prepared = _read(options, progress, phases, compiling, builder, scratch)
-        beside = seconds_beside(prepared.problem.num_ops) - STARTING_SECONDS
-        end = options.budget_seconds + beside
+        end = options.budget_seconds + (seconds_beside(prepared.problem.num_ops) - STARTING_SECONDS)
         compiling.wait(phases, progress)
         if options.evaluator != "measure" and options.problem.num_shards != AUTO:
             builder.begin(prepared.source, scratch)
         run = _Run(options, progress, phases, builder, scratch, end)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
-            left = end - phases.total() - WRITING_SECONDS
-            with runs_ahead(prepared, options, left) as held:
+            with runs_ahead(prepared, options, end - phases.total() - WRITING_SECONDS) as held:
                 found, others = run.search(prepared, trained, held)
                 decided, built = run.decide(found, others, held)
             if decided.corrections is not None and options.checkpoint_dir is None:
-                taught = decided.corrections.values()
-                keep_what_was_taught(asked, options.problem, scratch, taught)
+                keep_what_was_taught(asked, options.problem, scratch, decided.corrections.values())
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
                 report = run.write(decided, built, made, interruption)
             if log is not None:
@@ -227,13 +224,12 @@ class _Run:
             return known.reported()
         num_shards = prepared.split.num_shards if prepared.split else 1
         splitting = prepared.reading_seconds * prepared.problem.num_devices / num_shards
-        left = self._left(REPORTING_SECONDS) - splitting
         return interruption.unless_seen_in_time(
             functools.partial(
                 data_parallel_baseline,
                 decided.prepared,
                 self.options.problem,
-                left,
+                self._left(REPORTING_SECONDS) - splitting,
                 decided.corrected,
             ),
             not_tried(decided.prepared),

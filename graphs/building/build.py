@@ -290,8 +290,7 @@ def _declared_bytes(node: NodeDef) -> int:
     """Bytes of a variable of this shape and dtype; 0 where either is not known."""
     import tensorflow as tf
 
-    shape = tf.TensorShape(node.attr["shape"].shape)
-    count = shape.num_elements()
+    count = tf.TensorShape(node.attr["shape"].shape).num_elements()
     width = max(tf.as_dtype(node.attr["dtype"].type).size, 1)
     return 0 if count is None else possible_bytes(count * width, node)
 

@@ -195,8 +195,7 @@ class Boundary:
     def input_control(self, branch: Branch, after: Sequence[str]) -> RawNode:
         """The gate of a branch, which the op graph puts after the ops of `after`."""
         node = _node("Identity", self.selector_type)
-        source = f"{self.name}/predicate:{branch.output}"
-        raw = self._of_the_conditional(node, [source], self.share)
+        raw = self._of_the_conditional(node, [f"{self.name}/predicate:{branch.output}"], self.share)
         raw.after = after
         return raw
 
@@ -210,8 +209,7 @@ class Boundary:
         node = _node("_SwitchN" if self.is_case else "Switch", dtype)
         if self.is_case:
             node.attr["num_outs"].i = self.num_branches
-        inputs = [tensor, self.raw.inputs[0]]
-        return RawNode(node, inputs, [], NOT_OF_THE_MODEL, "", self.share)
+        return RawNode(node, [tensor, self.raw.inputs[0]], [], NOT_OF_THE_MODEL, "", self.share)
 
     def _of_the_conditional(self, node: NodeDef, inputs: list[str], share: float) -> RawNode:
         return RawNode(node, inputs, [], self.raw.origin, self.raw.device, share)

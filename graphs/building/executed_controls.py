@@ -34,8 +34,7 @@ class StepEnd:
 
 def without_implied(graph: OpGraph) -> OpGraph:
     """The graph without the control edges for which there is a longer way."""
-    is_implied = _is_implied(graph, np.flatnonzero(_is_control(graph)))
-    return _with_uses(graph, ~is_implied)
+    return _with_uses(graph, ~_is_implied(graph, np.flatnonzero(_is_control(graph))))
 
 
 def step_end(graph: OpGraph) -> StepEnd:
@@ -71,8 +70,7 @@ def tied_end(colocation_group: IntArray, ops: IntArray, allowed: BoolArray) -> I
 
 def _waits_at_the_end(graph: OpGraph) -> BoolArray:
     """bool[N]: does nothing, is read by nothing else, and has a control edge to or from such."""
-    types = np.asarray(graph.op_types)
-    is_end = np.isin(types, _DO_NOTHING)
+    is_end = np.isin(np.asarray(graph.op_types), _DO_NOTHING)
     source, target = graph.tensor_producer[graph.use_tensor], graph.use_op
     for use in np.argsort(source, kind="stable")[::-1].tolist():  # users before their producers
         if not is_end[target[use]]:
@@ -109,8 +107,7 @@ def _is_implied(graph: OpGraph, controls: LongArray) -> BoolArray:
                 direct |= bit_of.get(each, 0)
             before[op], longer[op] = direct | far, far
         for use in controls.tolist():
-            bit = bit_of.get(source[use], 0)
-            is_implied[use] |= bool(longer[target[use]] & bit)
+            is_implied[use] |= bool(longer[target[use]] & bit_of.get(source[use], 0))
     return is_implied
 
 

@@ -32,8 +32,7 @@ def _forward(outer: str, inner: str, index: Mapping[str, int]) -> int:
     """The forward op of a gradient op "{outer}gradients/{inner}"; -1 where there is none."""
     parts = inner.split("/")
     for length in range(len(parts) - 1, 0, -1):
-        path = "/".join(parts[:length])
-        named = path.removesuffix(_GRAD)
+        named = "/".join(parts[:length]).removesuffix(_GRAD)
         for candidate in (outer + named, named):
             if candidate in index:
                 return index[candidate]

@@ -121,8 +121,7 @@ def _sizes(node: NodeDef, library: Library) -> dict[str, int]:
         if argument.number_attr:
             sizes[argument.name] = _attr(node, signature, argument.number_attr).i
         elif argument.type_list_attr:
-            types = _attr(node, signature, argument.type_list_attr).list.type
-            sizes[argument.name] = len(types)
+            sizes[argument.name] = len(_attr(node, signature, argument.type_list_attr).list.type)
         else:
             sizes[argument.name] = 1
     return sizes

@@ -281,8 +281,7 @@ class Pieces:
     def _add_made(self, node: NodeDef) -> bool:
         """Adds what makes as much as a unit makes, if that is found."""
         self._import()
-        given = tuple(map(self.of, data_inputs(node)))
-        made = self._made_by(node, given)
+        made = self._made_by(node, tuple(map(self.of, data_inputs(node))))
         if made is None:
             return False
         self._num_made[node.name] = len(made)

@@ -322,8 +322,7 @@ def with_feeds_as_placeholders(graph_def: GraphDef, feeds: Iterable[TensorSpec])
         node = node_named.get(op_of(feed.tensor))
         if node is not None and node.op != "Placeholder":
             fed_name[with_index(feed.tensor)] = f"{_FED_PREFIX}{len(fed_name)}"
-            name = fed_name[with_index(feed.tensor)]
-            bare.node.append(placeholder(name, feed.dtype, feed.shape))
+            bare.node.append(placeholder(fed_name[with_index(feed.tensor)], feed.dtype, feed.shape))
         elif node is not None and (feed.shape is not None or "shape" not in node.attr):
             fed_shape[node.name] = shape_proto(feed.shape)
     for node in graph_def.node:

@@ -52,8 +52,7 @@ _TAUGHT_WANTED = (
 def read_cluster(path: str) -> Cluster:
     """Reads a cluster file; ClusterError: it can't be read, is no JSON, or says what can't be."""
     try:
-        text = pathlib.Path(path).read_text(encoding="utf-8")
-        return cluster_from_json(_from_text(text))
+        return cluster_from_json(_from_text(pathlib.Path(path).read_text(encoding="utf-8")))
     except OSError as error:
         raise ClusterError(
             f"reading cluster file {path}: it can't be read ({error.strerror}); give the path of a "

@@ -232,8 +232,7 @@ def tf_config_cluster(text: str) -> Cluster:
     if not text:
         raise ClusterError(f"{where}: it is not set; wanted the JSON of a TensorFlow cluster")
     try:
-        value = json.loads(text)
-        jobs = value["cluster"]
+        jobs = json.loads(text)["cluster"]
         addresses = {job: _addresses(jobs[job]) for job in sorted(jobs, key=_job_rank)}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ClusterError(

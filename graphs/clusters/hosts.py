@@ -97,9 +97,8 @@ def _host_link(value: JsonObject, number: int) -> tuple[Sequence[float], bool]:
 
 def _on_host(device: Device, task: int, address: str, shared: bool) -> Device:
     prefix = f"/job:worker/task:{task}"
-    network = prefix if shared else ""
     return dataclasses.replace(
-        device, name=f"{prefix}{device.name}", address=address, network=network
+        device, name=f"{prefix}{device.name}", address=address, network=prefix if shared else ""
     )
 
 

@@ -24,8 +24,7 @@ def read_chunked(path: str, content: bytes, message: Message) -> Message:
         *_, last = records.values()
         metadata = message_class("ChunkMetadata")()
         metadata.ParseFromString(last)
-        chunks = [records[chunk.offset] for chunk in metadata.chunks]
-        _merge(message, metadata.message, chunks)
+        _merge(message, metadata.message, [records[chunk.offset] for chunk in metadata.chunks])
     except (ValueError, LookupError, TypeError, AttributeError, protobuf.DecodeError) as error:
         raise ModelError(
             f"reading the chunked model {path!r}: its chunks don't fit together ({error!r}); "

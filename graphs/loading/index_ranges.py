@@ -136,8 +136,7 @@ class IndexRanges:
                 if self._flow.flat.graph_def.node[function.unit].name == unit.name:
                     for position, name in enumerate(function.inputs):
                         if parse_input(name).tensor == tensor:
-                            argument = argument_name(number, position)
-                            yield from inside._all_wanted(f"{argument}:0")
+                            yield from inside._all_wanted(f"{argument_name(number, position)}:0")
 
     @functools.cached_property
     def _bodies(self) -> "tuple[Sequence[UnitFunction], IndexRanges] | None":
@@ -238,8 +237,7 @@ class IndexRanges:
     def _number(self, tensor: str) -> int | None:
         """A size; where it is fed it is small."""
         source = self._nodes[op_of(source_of(tensor, self._nodes, _SAME_NUMBERS))]
-        is_fed = source.op in op_types.PLACEHOLDERS
-        return FED_SIZE if is_fed else self._values.scalar(tensor)
+        return FED_SIZE if source.op in op_types.PLACEHOLDERS else self._values.scalar(tensor)
 
     def _shape(self, tensor: str) -> Shape:
         """The shape of a tensor; of a resource, the shape of its variable."""

@@ -175,8 +175,7 @@ def _needs_no_input(view: GraphView, name: str) -> bool:
 
 def _is_free(view: GraphView, ops: Iterable[str]) -> bool:
     """Whether none of the ops has to be fed or reads a checkpoint."""
-    types = {view.nodes[op].op for op in ops}
-    return not types & (op_types.MUST_BE_FED | _RESTORE)
+    return not {view.nodes[op].op for op in ops} & (op_types.MUST_BE_FED | _RESTORE)
 
 
 def _not_covered(view: GraphView, ops: Iterable[str]) -> tuple[str, ...]:

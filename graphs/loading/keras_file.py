@@ -178,8 +178,7 @@ def _trained(
             model = load(True)
         except Exception:  # metrics of the user's own, or those that Keras 3 can't read from .h5
             model = compiled(load(False), framework, training)
-        archive = framework.export.ExportArchive()
-        return (export_with_step(model, archive, directory),)
+        return (export_with_step(model, framework.export.ExportArchive(), directory),)
     except NotTrainableError as error:
         return (_NOT_TRAINED.format(error),)
 

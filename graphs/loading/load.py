@@ -262,8 +262,7 @@ def _require_whole_checkpoint(path: str, prefix: str) -> None:
 
 def _string_bytes(value: np.ndarray) -> int:
     """The fewest bytes of a tensor of strings in a checkpoint: a checksum, lengths, the strings."""
-    strings = np.ravel(value).tolist()
-    return 4 + sum(1 + len(string) for string in strings)
+    return 4 + sum(1 + len(string) for string in np.ravel(value).tolist())
 
 
 def _has_all(shards: list[Path]) -> bool:

@@ -53,9 +53,8 @@ def used_variables(view: GraphView) -> list[str]:
 
 
 def _variable(node: NodeDef, trainable: Collection[str]) -> Variable:
-    shared = attribute(node, "shared_name").s.decode("utf-8", "replace")
     return Variable(
-        name=shared or node.name,
+        name=attribute(node, "shared_name").s.decode("utf-8", "replace") or node.name,
         op=node.name,
         dtype=dtype_name(node.attr["dtype"].type, f"variable {node.name!r}"),
         shape=shape_of(node.attr["shape"].shape) or (),

@@ -183,8 +183,7 @@ def _update_group(sources: RunSources) -> tuple[str, ...]:
     # Of a chain the last is meant: the global step's increment waits for the group of updates.
     last = [name for name in best if not any(user in best for user in view.users[name])]
     fetch = min(last or best, key=lambda name: order[name])
-    rest = [name for name in updates if name not in waits_for[fetch]]
-    return (fetch, *rest)
+    return (fetch, *[name for name in updates if name not in waits_for[fetch]])
 
 
 def _waits(user: NodeDef, op: NodeDef) -> bool:

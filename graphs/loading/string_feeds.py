@@ -86,8 +86,7 @@ class StringContents:
             return self._strings(inputs[position])[:count]
         if argument == "ragged_keys":
             return []
-        num_sparse = node.attr["Nsparse"].i
-        first = 2 if argument == "sparse_keys" else 2 + num_sparse
+        first = 2 if argument == "sparse_keys" else 2 + node.attr["Nsparse"].i
         return [self._strings(name)[0] for name in inputs[first : first + count]]
 
     def _strings(self, tensor: str) -> list[str]:

@@ -54,11 +54,10 @@ def with_training_step(model: SourceModel) -> SourceModel:
         f"a training step made from {num_updated} trainable variables: gradient descent on the "
         f"mean squares of the float outputs of {model.step_origin}"
     )
-    effects = [fetch for fetch in flat.fetches if ":" not in fetch]
     return dataclasses.replace(
         model,
         graph_def=_merged(model.graph_def, differentiated),
-        fetches=(*fetches, *effects),
+        fetches=(*fetches, *[fetch for fetch in flat.fetches if ":" not in fetch]),
         mode="train",
         step_origin=origin,
         guessed=(*model.guessed, f"the model has no training step; the run is {origin}"),
@@ -107,10 +106,9 @@ def _loss(graph: Graph, fetches: Sequence[str]) -> Tensor:
     """The sum of the mean squares of the fetched float outputs, scalar f4."""
     import tensorflow as tf
 
-    outputs = [graph.get_tensor_by_name(fetch) for fetch in fetches if ":" in fetch]
     squares = [
         tf.reduce_mean(tf.square(tf.cast(output, tf.float32)))
-        for output in outputs
+        for output in [graph.get_tensor_by_name(fetch) for fetch in fetches if ":" in fetch]
         if output.dtype.is_floating
     ]
     if not squares:
@@ -167,5 +165,4 @@ def _merged(original: GraphDef, step: GraphDef) -> GraphDef:
 
 def _origins(flat: FlatGraph) -> Mapping[str, Origin]:
     """{op of the flat graph: where it stands in the model}."""
-    names = (node.name for node in flat.graph_def.node)
-    return dict(zip(names, flat.origins, strict=True))
+    return dict(zip((node.name for node in flat.graph_def.node), flat.origins, strict=True))

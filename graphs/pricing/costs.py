@@ -159,12 +159,11 @@ def price(
         op_seconds[:, d] = of_kind[kind]
     covered = np.ones(num_ops, dtype=bool)
     np.logical_and.at(covered, op_of_node, covered_nodes)
-    notes = _notes(flat, asked, covered, cluster)
     return Costs(
         op_seconds,
         "analytic",
         covered,
-        notes,
+        _notes(flat, asked, covered, cluster),
         _flops(asked),
         memory_share=_memory_share(asked.work, op_of_node, num_ops, cluster.devices[0]),
         trip_counts=asked.trip_counts,

@@ -46,8 +46,7 @@ def load_grappler() -> tuple[ModuleType, ModuleType]:
 
 def _modules() -> tuple[ModuleType, ModuleType]:
     item = importlib.import_module("tensorflow.python.grappler._pywrap_tf_item")
-    cluster = importlib.import_module("tensorflow.python.grappler._pywrap_tf_cluster")
-    return item, cluster
+    return item, importlib.import_module("tensorflow.python.grappler._pywrap_tf_cluster")
 
 
 def answer(request: dict[str, Pickled]) -> dict[str, Pickled]:

@@ -128,8 +128,7 @@ def read_kernels(lines: Iterable[str]) -> Iterator[tuple[str, Kernel]]:
                 name: frozenset(types.split(","))
                 for name, _, types in (c.partition("=") for c in constraints.split(";") if c)
             }
-            arguments = frozenset(filter(None, host.split(",")))
-            yield op, Kernel(device_type, allowed, arguments, label)
+            yield op, Kernel(device_type, allowed, frozenset(filter(None, host.split(","))), label)
 
 
 _Merged = tuple[str, str, str, tuple[tuple[str, str], ...], str, tuple[str, ...]]

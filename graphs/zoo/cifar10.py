@@ -31,8 +31,7 @@ def build(settings: Mapping[str, int]) -> Network:
             outputs = tf.reshape(outputs, [batch_size, -1])
             for name, units in (("local3", 384), ("local4", 192)):
                 outputs = tf.nn.relu(dense(network, name, outputs, max(1, units // divisor)))
-            logits = dense(network, "softmax_linear", outputs, num_classes)
-            loss = cross_entropy(logits, labels)
+            loss = cross_entropy(dense(network, "softmax_linear", outputs, num_classes), labels)
     network.train(
         loss,
         Training(lambda: v1.train.GradientDescentOptimizer(0.1), weight_decay=_LOCAL_WEIGHT_DECAY),

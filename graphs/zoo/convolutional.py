@@ -37,9 +37,8 @@ def batch_norm(network: Network, images: Tensor) -> Tensor:
     with tf.name_scope("batch_norm"):
         channels = [images.shape[3]]
         scale = network.constant_weights("scale", channels, 1.0)
-        offset = network.constant_weights("offset", channels)
         outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(
-            images, scale, offset, epsilon=1e-3
+            images, scale, network.constant_weights("offset", channels), epsilon=1e-3
         )
         for name, batch_value, initial in (
             ("moving_mean", mean, 0.0),
@@ -59,8 +58,7 @@ def conv_norm_relu(
     `window` is kernel, stride and padding, as `convolution` takes them.
     """
     with tf.name_scope(name):
-        outputs = convolution(network, images, num_filters, *window)
-        return tf.nn.relu(batch_norm(network, outputs))
+        return tf.nn.relu(batch_norm(network, convolution(network, images, num_filters, *window)))
 
 
 def conv_bias_relu(

@@ -127,6 +127,5 @@ def _write(ops: Iterable[Operation], part_of_op: dict[str, int], num_parts: int)
     from tensorflow.core.framework import attr_value_pb2
 
     for op in ops:
-        part = attr_value_pb2.AttrValue(i=part_of_op[op.name])
-        op._set_attr(PART_ATTRIBUTE, part)
+        op._set_attr(PART_ATTRIBUTE, attr_value_pb2.AttrValue(i=part_of_op[op.name]))
         op._set_attr(PARTS_ATTRIBUTE, attr_value_pb2.AttrValue(i=num_parts))

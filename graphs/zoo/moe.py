@@ -103,8 +103,7 @@ def _experts(network: Network, grouped: Tensor, combine: Tensor, inner_size: int
     num_groups, num_tokens, num_experts, capacity = combine.shape
     hidden_size = grouped.shape[2]
     by_slot = tf.reshape(combine, [num_groups, num_tokens, num_experts * capacity])
-    dispatch = tf.cast(by_slot > 0.0, tf.float32)
-    sent = tf.matmul(dispatch, grouped, transpose_a=True)
+    sent = tf.matmul(tf.cast(by_slot > 0.0, tf.float32), grouped, transpose_a=True)
     sent = tf.reshape(sent, [num_groups, num_experts, capacity, hidden_size])
     outputs = []
     for index, states in enumerate(tf.unstack(sent, axis=1)):
@@ -112,5 +111,4 @@ def _experts(network: Network, grouped: Tensor, combine: Tensor, inner_size: int
             states = tf.reshape(states, [num_groups * capacity, hidden_size])
             states = attention.feed_forward(network, states, inner_size)
             outputs.append(tf.reshape(states, [num_groups, capacity, hidden_size]))
-    slots = tf.reshape(tf.stack(outputs, axis=1), [num_groups, -1, hidden_size])
-    return tf.matmul(by_slot, slots)
+    return tf.matmul(by_slot, tf.reshape(tf.stack(outputs, axis=1), [num_groups, -1, hidden_size]))

@@ -50,8 +50,7 @@ def build(settings: Mapping[str, int]) -> Network:
                 outputs, previous = cell(network, outputs, previous, width), outputs
         with network.part(len(plan) - 1), tf.name_scope("head"):
             pooled = global_average(tf.nn.relu(outputs))
-            logits = dense(network, "logits", pooled, settings["num_classes"])
-            loss = cross_entropy(logits, labels)
+            loss = cross_entropy(dense(network, "logits", pooled, settings["num_classes"]), labels)
     network.train(loss, RMSPROP)
     return network
 
@@ -141,8 +140,7 @@ def _fitted(network: Network, previous: Tensor, inputs: Tensor, filters: int) ->
             ("odd", shifted, filters - filters // 2),
         ):
             with tf.name_scope(name):
-                sampled = tf.nn.avg_pool2d(grid, 1, 2, "SAME")
-                halves.append(convolution(network, sampled, width))
+                halves.append(convolution(network, tf.nn.avg_pool2d(grid, 1, 2, "SAME"), width))
         return batch_norm(network, tf.concat(halves, 3))
 
 

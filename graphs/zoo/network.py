@@ -66,8 +66,7 @@ class Network:
         """Ops made inside belong to that part of the expert placement; -1 is the CPU."""
         if not -1 <= index < self.num_parts:
             raise ValueError(f"part {index} of an expert placement of {self.num_parts} parts")
-        attribute = attr_value_pb2.AttrValue(i=index)
-        with self.graph._attr_scope({expert.PART_ATTRIBUTE: attribute}):
+        with self.graph._attr_scope({expert.PART_ATTRIBUTE: attr_value_pb2.AttrValue(i=index)}):
             yield
 
     def placeholder(self, name: str, dtype: DType, shape: Sequence[int]) -> Tensor:
@@ -133,8 +132,7 @@ class Network:
             if training.weight_decay:
                 loss = self._decayed(loss, training.weight_decay)
             loss = tf.identity(loss, name="loss")
-            apply = self._apply(loss, training)
-            train_op = tf.group(apply, *self.updates, name="train_op")
+            train_op = tf.group(self._apply(loss, training), *self.updates, name="train_op")
             # apply_gradients has put its own op there, which leaves out the moving averages.
             self.graph.clear_collection(v1.GraphKeys.TRAIN_OP)
             self.graph.add_to_collection(v1.GraphKeys.TRAIN_OP, train_op)

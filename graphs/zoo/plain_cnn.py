@@ -29,8 +29,7 @@ _DENSE = (4096, 4096)
 
 def build(settings: Mapping[str, int]) -> Network:
     """The training graph; parts are the blocks of convolutions, and each dense layer."""
-    is_alexnet = settings["depth"] == 8
-    blocks, pool = (_ALEXNET, 3) if is_alexnet else (_VGG16, 2)
+    blocks, pool = (_ALEXNET, 3) if settings["depth"] == 8 else (_VGG16, 2)
     batch_size, edge = settings["batch_size"], settings["image_size"]
     divisor = settings["width_divisor"]
     network = Network(len(blocks) + len(_DENSE) + 1)
@@ -46,8 +45,7 @@ def build(settings: Mapping[str, int]) -> Network:
                 width = max(1, units // divisor)
                 outputs = tf.nn.relu(dense(network, f"dense_{number}", outputs, width))
         with network.part(len(blocks) + len(_DENSE)):
-            logits = dense(network, "logits", outputs, settings["num_classes"])
-            loss = cross_entropy(logits, labels)
+            loss = cross_entropy(dense(network, "logits", outputs, settings["num_classes"]), labels)
     network.train(
         loss, Training(lambda: v1.train.GradientDescentOptimizer(0.005), weight_decay=0.0)
     )

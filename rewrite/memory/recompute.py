@@ -79,8 +79,7 @@ def with_plan(graph_def: GraphDef, plan: MemoryPlan) -> GraphDef:
         nodes[function][again.name] = body[function][-1]
         names.append(again.name)
     for (function, name), reads in plan.reads.items():
-        copies = {node: names[number] for node, number in reads.items()}
-        _read_copies(nodes[function][name], copies)
+        _read_copies(nodes[function][name], {node: names[number] for node, number in reads.items()})
     pairs = zip(plan.copies, names, strict=True)
     waits = [(each.op[0], name, each.after) for each, name in pairs if each.after]
     # A call that is not opened waits for all that it is given: what waits for one in a circle may

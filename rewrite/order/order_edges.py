@@ -73,8 +73,7 @@ def check_order(graph_def: GraphDef, order: Iterable[OrderEdge]) -> None:
     """
     calls = CallGraph(graph_def)
     wanted = {edge for edges in placed_edges(calls, order).values() for edge in edges}
-    found = order_of(graph_def)
-    for function, node, first in found:
+    for function, node, first in order_of(graph_def):
         if (function, node, first) not in wanted:
             raise RewriteError(
                 f"checking the order: {op_path(function, node)!r} waits for {first!r}, which "

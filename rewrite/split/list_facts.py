@@ -95,8 +95,7 @@ def complete_list(facts: TensorFacts, node: NodeDef, inputs: Sequence[str]) -> N
     output = f"{node.name}:0"
     first = facts.elements.get(inputs[0], Element()) if inputs else Element()
     if node.op in ("TensorListReserve", "EmptyTensorList"):
-        is_reserved = node.op == "TensorListReserve"
-        count = facts.value(inputs[1]) if is_reserved else None
+        count = facts.value(inputs[1]) if node.op == "TensorListReserve" else None
         facts.elements[output] = Element(length=_number(count), is_empty=True)
     elif node.op == "TensorListFromTensor":
         shape = facts.shape(inputs[0])

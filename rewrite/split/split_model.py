@@ -116,10 +116,9 @@ class StepToSplit:
         taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
         key = "tfplace/" + hashlib.sha256(os.path.abspath(source.path).encode()).hexdigest()[:16]
         step = build_step(flat, decisions, num_shards, advice, taken, key)
-        split = written(source, own, flat, step, readings.outputs)
         return SplitModel(
             given=source,
-            source=split,
+            source=written(source, own, flat, step, readings.outputs),
             fused=readings.fused,
             flat=flat,
             properties=decisions.properties,
@@ -296,8 +295,7 @@ class _Readings:
         if num_pieces in self._in_pieces:
             return self._in_pieces[num_pieces]
         flat, whole = self.fused, dict.fromkeys(self.outputs, AN_OUTPUT)
-        chooser = PiecesChooser(flat, self._properties, num_pieces, whole, self._bodies)
-        decisions = chooser.found()
+        decisions = PiecesChooser(flat, self._properties, num_pieces, whole, self._bodies).found()
         if decisions is None:
             raise NothingToSplitError(
                 f"cutting the step's weights into {num_pieces} pieces: found none of which a piece "
@@ -365,8 +363,7 @@ def _work_split(flat: FlatGraph, decisions: Decisions) -> float:
     """
     properties, work = decisions.properties, 0.0
     for node in flat.graph_def.node:
-        answer = decisions.answer_of_op[node.name]
-        if _has_copies(answer):
+        if _has_copies(decisions.answer_of_op[node.name]):
             read = [properties.shape(name) for name in data_inputs(node)]
             work += operations_of(node.op, read, properties.shape_of[node.name])
     return work

@@ -81,8 +81,7 @@ def _open_as(shapes: Sequence[tf.TensorShape], names: Sequence[str], specs: Stru
     """Specs, open where these shapes of the model are, by their names or in their order."""
     if isinstance(specs, Mapping):
         keys = names if set(names) == set(specs) else sorted(specs)
-        opened = _open_as(shapes, (), tuple(specs[key] for key in keys))
-        return dict(zip(keys, opened, strict=True))
+        return dict(zip(keys, _open_as(shapes, (), tuple(specs[key] for key in keys)), strict=True))
     if isinstance(specs, tuple) and len(specs) == len(shapes):
         return tuple(_open_as([one], (), spec) for one, spec in zip(shapes, specs, strict=True))
     if len(shapes) != 1 or not isinstance(specs, tf.TensorSpec):

@@ -204,8 +204,7 @@ def place(
             f"placing a step: found batch_sizes={batch_sizes!r}; wanted a list of whole numbers, "
             "such as (32, 7)"
         )
-    is_traced = hasattr(function, "get_concrete_function")
-    traced = function if is_traced else tf.function(function)
+    traced = function if hasattr(function, "get_concrete_function") else tf.function(function)
     placings = Placings(traced, call, flags, () if model is None else openings(model))
     if call is not None:
         for size in batch_sizes:

@@ -88,8 +88,7 @@ class Placings:
         with scratch_directory() as folder:
             given, placed = os.path.join(folder, self.first.name), os.path.join(folder, "placed")
             self.first.save(given)
-            fed = self._example(call)
-            with _options(given, self._chosen(self.first, placed), fed) as options:
+            with _options(given, self._chosen(self.first, placed), self._example(call)) as options:
                 self.report: Report = optimize(options)
             plan = Path(placed, EXTRA_DIRECTORY, "placement.json").read_text(encoding="utf-8")
             self._plan: Mapping[str, str] = json.loads(plan)
@@ -201,8 +200,7 @@ class Placings:
         """The step for a call, open where it may be."""
         if call is None:
             return FlatStep(self._function, call)
-        alike = (each.flat for each in reversed(self._all) if each.flat.has_form(call))
-        known = next(alike, None)
+        known = next((each.flat for each in reversed(self._all) if each.flat.has_form(call)), None)
         opened = [each(call) for each in self._openings]
         if known is not None and known.specs is not None:
             opened = [open_where_unlike(known.specs, call)]

@@ -52,8 +52,7 @@ def any_split_bounds(steps: Mapping[int, Problem], batch: int) -> list[RangeBoun
                 break
             known.add(here.first)
             if here.first in steps:
-                own = lower_bound_seconds(steps[here.first])
-                bounds[least] = _at_least(here, own)
+                bounds[least] = _at_least(here, lower_bound_seconds(steps[here.first]))
             continue
         parts = ranges[least - 1].cut()
         ranges[least - 1 : least] = parts

@@ -210,8 +210,7 @@ def best_window(
 
 def _thresholds(values: FloatArray) -> FloatArray:
     """Some of the values, ascending, the least among them."""
-    shares = np.linspace(0.0, 1.0, NUM_THRESHOLDS)
-    return np.unique(np.quantile(values, shares, method="lower"))
+    return np.unique(np.quantile(values, np.linspace(0.0, 1.0, NUM_THRESHOLDS), method="lower"))
 
 
 def _sum_above(table: np.ndarray) -> np.ndarray:

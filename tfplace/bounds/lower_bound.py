@@ -100,8 +100,7 @@ def soonest_ends(
     sweep = new_sweep(classes, edges, group)
     place = np.full(len(group), -1, dtype=np.int64)
     place[enclosed.chain] = np.arange(len(enclosed.chain))
-    ancestors = new_ancestors(len(group))
-    _visit_all(sweep, ancestors, place, enclosed.chain, enclosed.seconds)
+    _visit_all(sweep, new_ancestors(len(group)), place, enclosed.chain, enclosed.seconds)
     return sweep.end
 
 

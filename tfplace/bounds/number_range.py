@@ -44,8 +44,7 @@ class Prices:
             for low in range(len(self.entries) - 1):
                 first, last = self.entries[low], self.entries[low + 1]
                 if entries <= first or entries >= last:
-                    line = self._line(low, entries)
-                    found = np.fmax(found, np.where(self.is_convex, line, 0.0))
+                    found = np.fmax(found, np.where(self.is_convex, self._line(low, entries), 0.0))
         return found
 
     def _line(self, low: int, entries: int) -> FloatArray:
@@ -146,8 +145,7 @@ class NumberRange:
             of_others = np.where(base.is_sum[:, None], 0.0, of_others)
         if self.last > base.num_shards:  # a copy that gathers others may work on its part besides
             of_others = np.where(base.is_copy[:, None], 0.0, of_others)
-        prices = prices_of(base.roles, self.split, self.batch)
-        of_copies = prices.least(self.batch // self.last)
+        of_copies = prices_of(base.roles, self.split, self.batch).least(self.batch // self.last)
         return np.where((base.is_copy & ~base.gathers)[:, None], of_copies, of_others)
 
     def _work(self) -> FloatArray:

@@ -151,8 +151,7 @@ def least_seconds(fans: Fans, ways: Ways) -> float:
 
 
 def _ways(problem: Problem) -> Ways:
-    apart = ~np.eye(problem.num_devices, dtype=bool)
-    pairs = np.sort(problem.link_channels[apart], axis=1)
+    pairs = np.sort(problem.link_channels[~np.eye(problem.num_devices, dtype=bool)], axis=1)
     if not len(pairs):
         return Ways(problem.num_devices, 0, 0, is_single=False)
     held = (pairs >= 0).sum(axis=1) - ((pairs[:, 0] == pairs[:, 1]) & (pairs[:, 0] >= 0))

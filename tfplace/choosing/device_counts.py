@@ -142,8 +142,7 @@ def _on(
         return best, False
     result = annealed(limited, starts, limits, seed)
     if result.best is not None:
-        placement = result.best.placement.device_of_op
-        tried.append(Candidate(name, placement, result.best.outcome))
+        tried.append(Candidate(name, result.best.placement.device_of_op, result.best.outcome))
     return best_of(tried) or best, result.interrupted
 
 

@@ -249,8 +249,7 @@ def _baselines(
         prepared.instance, simulator, options.budget_seconds, options.seed, options.max_trials
     )
     if isinstance(prepared, ProblemAlone):
-        given = simulator.evaluate(prepared.given[None])[0]
-        baselines[0] = Candidate(GIVEN, prepared.given, given)
+        baselines[0] = Candidate(GIVEN, prepared.given, simulator.evaluate(prepared.given[None])[0])
         return baselines
     if (limit := too_many(prepared, prepared.given)) is not None:
         baselines[0] = dataclasses.replace(baselines[0], outcome=limit)

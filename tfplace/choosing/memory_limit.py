@@ -118,8 +118,7 @@ def _held_name(problem: Problem, held: HeldIntervals, index: int) -> str:
     name = graph.op_names[int(held.op[index])]
     if index < graph.num_tensors:
         return f"{name}:{graph.tensor_output[index]}"
-    num_temporaries = graph.num_ops
-    if index >= len(held.op) - num_temporaries:
+    if index >= len(held.op) - graph.num_ops:
         return f"temporary of {name}"
     return f"copy of {name}"
 
@@ -250,8 +249,7 @@ def too_many(prepared: PreparedModel, device_of_op: IntArray) -> Infeasible | No
         return None
     used = num_counted(prepared.unlimited, device_of_op)
     most = len(working_devices(prepared.problem))
-    seconds = prepared.problem.op_seconds[np.arange(len(device_of_op)), device_of_op]
-    if np.isfinite(seconds).all():
+    if np.isfinite(prepared.problem.op_seconds[np.arange(len(device_of_op)), device_of_op]).all():
         return None
     if used <= most:
         return Infeasible(LIMIT, f"it lies on other devices than the {most} that were chosen")
@@ -310,8 +308,7 @@ def counts_in_turn(
 def _kept_bytes(problem: Problem, device_of_op: IntArray, device: int) -> tuple[float, float]:
     """What a device holds however many shards there are: variables, and a gradient of each."""
     here = device_of_op == device
-    variables = float(problem.graph.op_persistent_bytes[here].sum())
-    return variables, _gradient_bytes(problem, here)
+    return float(problem.graph.op_persistent_bytes[here].sum()), _gradient_bytes(problem, here)
 
 
 def _least_count(

@@ -35,10 +35,9 @@ def simplest(problem: Problem, candidates: Sequence[Candidate]) -> Candidate:
 
 def extent(problem: Problem, device_of_op: IntArray) -> tuple[int, int, int]:
     """Counted devices, devices and transfers of a placement i4[N]."""
-    num_devices = len(np.unique(device_of_op))
     return (
         num_counted(problem, device_of_op),
-        num_devices,
+        len(np.unique(device_of_op)),
         len(moved_tensors(problem, device_of_op)),
     )
 
@@ -81,10 +80,9 @@ def _without_one(problem: Problem, candidate: Candidate, most_ops: int) -> Itera
     seconds = problem.op_seconds[np.arange(problem.num_ops), device_of_op]
     work = np.bincount(device_of_op, weights=seconds, minlength=problem.num_devices)
     is_idle = work <= IDLE * candidate.step_seconds * problem.device_slots
-    used = np.unique(device_of_op)
     pairs = [
         (device, other)
-        for device, other in itertools.permutations(used.tolist(), 2)
+        for device, other in itertools.permutations(np.unique(device_of_op).tolist(), 2)
         if (is_idle[device] or is_idle[other]) and allowed[device_of_op == device, other].all()
     ]
     most = max(most_ops // max(problem.num_ops, 1), LEAST_PAIRS)

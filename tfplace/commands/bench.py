@@ -55,8 +55,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         progress.working(),
     ):
         grid = _grid(values, names, shards, capacity or len(os.sched_getaffinity(0)))
-        tell = functools.partial(_tell, progress)
-        bench = BenchRun(grid, values.output, earlier, executor, tell)
+        bench = BenchRun(grid, values.output, earlier, executor, functools.partial(_tell, progress))
         bench.run(grid.parallel)
     rows = bench.done
     text = _write_tables(rows, stem)

@@ -21,8 +21,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     entries = cache.clear() if values.clear else cache.entries()
     if values.clear and directory:
         clear_compiled(Path(directory))
-    result = {"directory": directory, "cleared": values.clear, "entries": entries}
-    out = text_output(values, result)
+    out = text_output(values, {"directory": directory, "cleared": values.clear, "entries": entries})
     if out is None:
         return 0
     if values.clear:

@@ -16,8 +16,7 @@ from tfplace.output_paths import require_files, writable, write_file
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Compares predicted with measured step times; writes the result and a picture if asked."""
     read = problem_options(arguments[0], values).files_read
-    files = {"--output": values.output, "--picture": values.picture}
-    require_files(files, read, values.overwrite)
+    require_files({"--output": values.output, "--picture": values.picture}, read, values.overwrite)
     with writable(values.output, values.picture):
         return _fidelity(arguments[0], values)
 

@@ -14,8 +14,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     from tfplace.report.inspection import inspect_model, print_inspection
 
-    options = problem_options(arguments[0], values)
-    inspection = inspect_model(options, values.largest_batch)
+    inspection = inspect_model(problem_options(arguments[0], values), values.largest_batch)
     if out := text_output(values, inspection):
         print_inspection(inspection, out)
     return 0

@@ -51,8 +51,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.simulation.simulated import placements_per_second
 
     placement, options = simulated_step.placement, problem_options(arguments[0], values)
-    can_run = prediction.step_seconds is not None
-    facts = simulation_facts(prepared, options, placement, can_run)
+    facts = simulation_facts(prepared, options, placement, prediction.step_seconds is not None)
     speed = None
     if values.repeat is not None:
         speed = placements_per_second(prepared.problem, placement, values.repeat)

@@ -140,8 +140,7 @@ def best_of_algorithm(instance: Instance, algorithm: str, max_trials: int, seed:
 def structured_placements(problem: Problem) -> Iterator[PlacementToJudge]:
     """What a person may try: cuts of the topological order, layers apart, stripes, alternation."""
     devices = working_devices(problem)
-    allowed = problem.allowed()
-    seconds = np.cumsum(fastest_seconds(problem, allowed))
+    seconds = np.cumsum(fastest_seconds(problem, problem.allowed()))
     position = seconds / max(seconds[-1], 1e-30)
     layer = layer_of_op(problem)
     share_of_layer = _shares_before(layer, position)

@@ -48,13 +48,10 @@ def print_fidelity(fidelity: Fidelity, out: Console) -> None:
     machine = figures_text(fidelity.figures)
     if fidelity.corrected:
         machine += ", corrected by a first round of real runs"
-    facts = ("model", fidelity.model), ("cluster", cluster), ("machine", machine)
-    print_facts(facts, out)
-    taught_by = taught(Round((), fidelity.corrected))
-    print_facts((("taught", sentence) for sentence in taught_by), out)
+    print_facts((("model", fidelity.model), ("cluster", cluster), ("machine", machine)), out)
+    print_facts((("taught", sentence) for sentence in taught(Round((), fidelity.corrected))), out)
     out.print(_pairs(fidelity))
-    failed = fidelity.failed.items()
-    print_facts((("failed", f"{name}: {why}") for name, why in failed), out)
+    print_facts((("failed", f"{name}: {why}") for name, why in fidelity.failed.items()), out)
     if fidelity.traced:
         out.print(_sources(fidelity))
         out.print(_op_types(fidelity))
@@ -115,8 +112,7 @@ def _amount(amount: Amount) -> str:
 
 
 def _op_types(fidelity: Fidelity) -> Table:
-    columns = ("op type", "ops", "predicted", "traced", "error")
-    types = table(columns, gap=1, name_width=34)
+    types = table(("op type", "ops", "predicted", "traced", "error"), gap=1, name_width=34)
     for row in fidelity.by_op_type[:MAX_OP_TYPES]:
         error = row.predicted_seconds - row.traced_seconds
         types.add_row(

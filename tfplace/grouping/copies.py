@@ -105,8 +105,7 @@ def role_groups(problem: Problem, seed: int = 0) -> Grouping:
 
 def is_mostly_repeated(problem: Problem) -> bool:
     """Whether little is left to place when each role is placed as one."""
-    num_units = colocation_units(problem.graph).num_groups
-    return role_groups(problem).num_groups <= MOSTLY * num_units
+    return role_groups(problem).num_groups <= MOSTLY * colocation_units(problem.graph).num_groups
 
 
 def roles(graph: OpGraph) -> LongArray:

@@ -118,5 +118,4 @@ def quotient(graph: OpGraph, grouping: Grouping, weight_of_use: FloatArray) -> s
     target = grouping.group_of_op[consumer]
     cut = source != target
     shape = (grouping.num_groups, grouping.num_groups)
-    matrix = sparse.coo_array((weight_of_use[cut], (source[cut], target[cut])), shape=shape)
-    return matrix.tocsr()
+    return sparse.coo_array((weight_of_use[cut], (source[cut], target[cut])), shape=shape).tocsr()

@@ -121,11 +121,10 @@ class _Looking:
             took = max(took, time.monotonic() - began)
         meter.read(self._process.process_ids)
         self._prepare(_EMPTY, _nothing_on(graph_def, device), TrainingRun({}, [_EMPTY_OP]))
-        dispatch = self._ask(StepRequest(_EMPTY, _EMPTY_STEPS))
         return ExecutedRun(
             traces,
             np.array(seconds),
-            _undisturbed_seconds(dispatch),
+            _undisturbed_seconds(self._ask(StepRequest(_EMPTY, _EMPTY_STEPS))),
             nodes,
             meter.background_share or 0.0,
         )

@@ -133,8 +133,7 @@ class OptimizeOptions:
     @property
     def measures_machine(self) -> bool:
         """Whether devices that are here are measured first: real runs decide, and there is time."""
-        is_long = self.budget_seconds >= LEAST_SECONDS_TO_CALIBRATE
-        return self.evaluator == "auto" and is_long
+        return self.evaluator == "auto" and self.budget_seconds >= LEAST_SECONDS_TO_CALIBRATE
 
 
 def require_outputs(options: OptimizeOptions) -> str:

@@ -148,8 +148,7 @@ class PreparedModel(LoadedModel):
         return place_graph(self.source.graph_def, known.device_of_origin, order).graph_def
 
     def _devices(self, device_of_op: IntArray) -> Mapping[Origin, str]:
-        names = self.problem.device_names
-        devices = origin_devices(self.flat, self.built, device_of_op, names)
+        devices = origin_devices(self.flat, self.built, device_of_op, self.problem.device_names)
         cut = () if self.split is None else self.split.step.pieces
         # Without a device, a load would put weights that no GPU has to hold whole on GPU 0.
         whole = {Origin("", handle): "/device:CPU:0" for handle in cut}
@@ -209,8 +208,7 @@ def prepare(
     is_timed = present and trace and (is_searched or budget_seconds >= LEAST_SECONDS_ALONE)
     places = places_of_shards(cluster, options.num_shards)
     to_split = None if earlier is None else earlier.to_split
-    told = _nobody if is_timed else on_split
-    model = load_model(options, places, told, to_split, earlier)
+    model = load_model(options, places, _nobody if is_timed else on_split, to_split, earlier)
     flat, built = model.flat, model.built
     _log.info("%s: %d ops; %s", options.model, built.graph.num_ops, model.source.step_origin)
     if present:
@@ -365,6 +363,5 @@ def _hosts(devices: Sequence[Device]) -> list[str]:
 
     Tasks of one device each and without addresses are processes on this host.
     """
-    devices_of_task = Counter(device.task for device in devices)
-    is_host = max(devices_of_task.values()) > 1
+    is_host = max(Counter(device.task for device in devices).values()) > 1
     return [device.host or (device.task if is_host else "") for device in devices]

@@ -60,12 +60,11 @@ def with_traced_seconds(
         op_seconds[here, d] = np.bincount(op_of_node, seconds, num_ops)[here]
         provenance[:, d] = _of_ops(known, op_of_node, num_ops)
     first = next(iter(traced.values()))
-    covered = costs.covered | (provenance >= Provenance.ABSENT).any(axis=1)
     return dataclasses.replace(
         costs,
         op_seconds=op_seconds,
         source=_source(op_seconds, provenance, costs.source),
-        covered=covered,
+        covered=costs.covered | (provenance >= Provenance.ABSENT).any(axis=1),
         notes=(*costs.notes, *_notes(list(traced.values()))),
         provenance=provenance,
         wall_time_coverage=min((n.wall_time_coverage for n in traced.values()), default=None),

@@ -252,8 +252,7 @@ class BegunProof(contextlib.AbstractContextManager["BegunProof"]):
 def _begun_ops(split: SplitModel) -> BegunCases | None:
     if not is_large(split):
         return None
-    cases = op_cases(split.flat, split.decisions, split.num_shards)
-    return begun_cases(cases, _half_of_memory())
+    return begun_cases(op_cases(split.flat, split.decisions, split.num_shards), _half_of_memory())
 
 
 ERROR = "error"

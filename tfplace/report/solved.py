@@ -72,8 +72,7 @@ def print_solved(solved: Solved, path: str, options: OptimizeOptions, out: Conso
     if solved.lower_bound_seconds:
         times.add_row("lower bound", seconds_text(solved.lower_bound_seconds))
     out.print(times)
-    prediction = prediction_of(solved.placed)
-    print_prediction(prediction, out)
+    print_prediction(prediction_of(solved.placed), out)
     worth = []
     if text := bound_text(solved.placed.outcome.step_seconds, solved.lower_bound_seconds):
         worth.append(("bound", text))

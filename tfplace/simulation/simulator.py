@@ -52,8 +52,7 @@ class Simulator:
         """
         placement = self._checked(device_of_op, 1)
         scratch = self._scratch()
-        makespan = simulate(self.arrays, scratch, placement, np.inf)
-        return float(makespan), scratch.peak.copy()
+        return float(simulate(self.arrays, scratch, placement, np.inf)), scratch.peak.copy()
 
     def run_many(self, device_of_op: IntArray) -> tuple[FloatArray, LongArray]:
         """Makespans f8[B] and peak bytes i8[B, D] of placements i4[B, N], on all cores."""

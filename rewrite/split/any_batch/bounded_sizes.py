@@ -133,8 +133,7 @@ class _Graph:
 
     def _line(self, tensor: str) -> Line:
         one, other = (each.value(tensor) for each in self._facts)
-        bent = self.marks.get(tensor, np.zeros((), bool))
-        return Line(self._batches, one, other, bent)
+        return Line(self._batches, one, other, self.marks.get(tensor, np.zeros((), bool)))
 
     def _is_told(self, node: NodeDef, answer: Answer, data: list[str]) -> bool:
         """Whether a marked number says what an op does with the axis that is cut."""

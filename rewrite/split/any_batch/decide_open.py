@@ -55,8 +55,7 @@ def decide_open(
       The decisions; of any batch size where the step runs with another one, else of this one, and
       of any size of what else is open. None where nothing that is open can have another size.
     """
-    given = OpenStep(flat, properties, batch, axis_of_feed, open_axes)
-    for step, larger in given.grown():
+    for step, larger in OpenStep(flat, properties, batch, axis_of_feed, open_axes).grown():
         unsure = ops_of_unsure_rank(flat, functools.partial(_looked_at, step, larger))
         if unsure:
             step = step.of_graph(forgetting_ranks(flat, unsure))

@@ -268,8 +268,7 @@ def _normalised(attrs: Attributes, x: Tensor, *others: Tensor) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, by the fused kernel."""
     import tensorflow as tf
 
-    names = ("scale", "offset", "mean", "variance")
-    inputs = dict(zip(names, others, strict=True))
+    inputs = dict(zip(("scale", "offset", "mean", "variance"), others, strict=True))
     return tf.raw_ops.FusedBatchNormV3(x=x, **inputs, **_of_given(attrs))[0]
 
 
@@ -339,8 +338,7 @@ def _readers_of_reserved(flat: FlatGraph, users: Users, name: str) -> tuple[set[
     todo = [f"{name}:{index}" for index in _RESERVED]
     readers = set()
     while todo:
-        tensor = todo.pop()
-        for user, position in users.get(tensor, ()):
+        for user, position in users.get(todo.pop(), ()):
             node = flat.nodes.get(user)
             if node is not None and node.op in _PASSING:
                 todo.append(f"{user}:{position}")

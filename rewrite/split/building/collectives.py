@@ -85,8 +85,7 @@ class AcrossShards:
         ]
         summed = []
         for number, terms in enumerate(zip(*blocks, strict=True)):
-            scope = f"{name}/block_{number}"
-            summed.append(self._summed_round(scope, terms, dtype, way.home))
+            summed.append(self._summed_round(f"{name}/block_{number}", terms, dtype, way.home))
         return self._writer.concat(name, summed, 0, dtype)
 
     def handed_on(

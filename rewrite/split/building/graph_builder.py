@@ -143,8 +143,7 @@ class GraphBuilder:
             if node.op == "ShapeN" and (index or name not in self.copies):
                 name = self.writer.free_name(f"{node.name}/{index}")
                 self.said.setdefault(node.name, []).append(name)
-            part = self.tensors.parts(tensor, state)[0]
-            said = self._shapes.of_whole(node, name, part, whole)
+            said = self._shapes.of_whole(node, name, self.tensors.parts(tensor, state)[0], whole)
             if not index:
                 self.writer.graph_def.node[-1].input.extend(controls)
             self.tensors.set_whole(f"{node.name}:{index}", said)

@@ -122,8 +122,7 @@ class FixedShapes:
 
     def share(self, shard: int, dtype: str) -> str:
         """A scalar: n_m / B."""
-        share = share_of(self._sizes[shard], self._batch, dtype)
-        return self._writer.shared_const(share, shard)
+        return self._writer.shared_const(share_of(self._sizes[shard], self._batch, dtype), shard)
 
     def rows_before(self, rows: Sharded, shard: int, dtype: str) -> str:
         """A scalar: how many elements of the batch's dimension the shards before this one have."""
@@ -156,8 +155,7 @@ class ShapesOfPieces(FixedShapes):
         if not rest.any():
             return sizes.tensor
         both = [sizes.tensor, self._writer.shared_const(rest, shard)]
-        name = f"split/shard_{shard}/shape"
-        mine = self._writer.op("Sub", name, both, T=sizes.value.dtype)
+        mine = self._writer.op("Sub", f"split/shard_{shard}/shape", both, T=sizes.value.dtype)
         return sizes.or_unknown(self._writer, mine)
 
     def of_whole(self, node: NodeDef, name: str, part: str, whole: WholeTensor) -> str:
@@ -375,8 +373,7 @@ class OpenShapes:
         """How many entries the other shards have, a scalar."""
 
         def rests() -> str:
-            both = [self._batch, self._sizes]
-            others = self._writer.op("Sub", "split/others", both, T=np.int32)
+            others = self._writer.op("Sub", "split/others", [self._batch, self._sizes], T=np.int32)
             return self._unpacked(self._writer.cast(others, number), number, "split/rest")
 
         return self._of_each(("rests", str(number)), shard, rests)

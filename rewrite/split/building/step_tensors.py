@@ -204,8 +204,7 @@ class StepTensors:
         is_large, way = self._is_large(tensor), None
         if is_large and self._across.ring:
             way = self._way(tensor, self._homes.of_sum(op_of(tensor)))
-        dtype = self.dtype(tensor)
-        return self._across.combined(state.combine, name, parts, dtype, is_large, way)
+        return self._across.combined(state.combine, name, parts, self.dtype(tensor), is_large, way)
 
     def _combined_for_each(self, tensor: str, state: Partial) -> list[str]:
         """A small partial tensor, combined on each shard; between hosts once on each."""

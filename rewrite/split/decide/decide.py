@@ -55,8 +55,7 @@ def parts_on_demand(
                     found[node.name] = answer = made
         if node.op in SHAPE_OPS:
             continue  # it asks for a shape, in whatever parts
-        data = data_inputs(node)
-        for position, name in enumerate(data):
+        for position, name in enumerate(data_inputs(node)):
             is_split = isinstance(answer, Split)
             if is_split and position in answer.shape_inputs:  # type: ignore[union-attr]
                 continue

@@ -169,8 +169,7 @@ class _Body:
     def _made(self, node: NodeDef) -> tuple[NodeDef, list[NodeDef]]:
         """The op, and what makes its outputs float64."""
         if node.op in FORMULAS and not self._function:
-            instead = type(node)(name=node.name, op="IdentityN", input=node.input)
-            return instead, []
+            return type(node)(name=node.name, op="IdentityN", input=node.input), []
         wide = None if node.op == "Bitcast" else widened(node, self._after)
         if wide is None:
             wide = type(node)()

@@ -122,8 +122,7 @@ def _changed(flat: FlatGraph) -> set[str]:
         return set()
     is_sent = _small(flat) | _multiplied(flat)
     wanted = {variable: names for variable, names in gathers.items() if variable in is_sent}
-    found = _written_after(flat, wanted, writers)
-    return {name for names in found.values() for name in names}
+    return {name for names in _written_after(flat, wanted, writers).values() for name in names}
 
 
 def _multiplied(flat: FlatGraph) -> set[Variable]:

@@ -143,8 +143,7 @@ def _users_of_states(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
         data = data_inputs(node)
         is_op = node.op not in flat.library
         if not data and is_op and op_definition(node.op, node.name).is_stateful:
-            is_handle = node.op == "VarHandleOp"
-            key = variable_of_handle(node) if is_handle else node.name
+            key = variable_of_handle(node) if node.op == "VarHandleOp" else node.name
             states_of[node.name] = (holders.setdefault(key, node.name),)
         states = dict.fromkeys(s for name in data for s in states_of.get(parse_input(name).op, ()))
         if states and node.op in _HANDS_ON:

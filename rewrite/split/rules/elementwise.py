@@ -21,8 +21,7 @@ def elementwise(view: OpView, adds_up: bool = False) -> Answer:
 
 def additive(view: OpView) -> Answer:
     """Elementwise, and adding up: Identity, AddN, Sub. Terms of different shapes do not add up."""
-    shapes = {each.shape for each in view.inputs}
-    return elementwise(view, adds_up=len(shapes) == 1)
+    return elementwise(view, adds_up=len({each.shape for each in view.inputs}) == 1)
 
 
 def identity_n(view: OpView) -> Answer:

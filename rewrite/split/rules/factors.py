@@ -101,8 +101,7 @@ def _chosen(view: OpView, rows: Sequence[Labels | None]) -> tuple[str, Sharded] 
         assert isinstance(state, Sharded)
         label = row[state.axis] if state.axis < len(row) else None
         if label is not None:
-            sizes = view.inputs[position].shape or ()
-            count = math.prod(max(size, 1) for size in sizes)
+            count = math.prod(max(size, 1) for size in (view.inputs[position].shape or ()))
             elements[label, dataclasses.replace(state, axis=0)] += count
     return max(elements, key=elements.__getitem__, default=None)
 

@@ -25,8 +25,7 @@ def reshape(view: OpView) -> Answer:
         return Split((state, *whole_inputs(view)[1:]), (state,))
     if not isinstance(state, Sharded):  # only its shape is made of parts
         return StayWhole("its shape is computed from what is cut")
-    stride = math.prod(shape[state.axis + 1 :]) * state.inner
-    landed = placed_in(result, stride, view.batch)
+    landed = placed_in(result, math.prod(shape[state.axis + 1 :]) * state.inner, view.batch)
     if landed is None:
         return NOT_APART
     shapes = {1: {landed.axis: landed}} if view.node.op == "Reshape" else {}

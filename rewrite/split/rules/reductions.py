@@ -47,8 +47,7 @@ roll = functools.partial(along_axis, position=2)
 
 def einsum(view: OpView) -> Answer:
     """As its equation says; a label that a tensor has twice, a diagonal, is not cut."""
-    equation = view.attr("equation").s.decode().replace(" ", "")
-    left, _, out = equation.partition("->")
+    left, _, out = view.attr("equation").s.decode().replace(" ", "").partition("->")
     shapes = [each.shape for each in view.inputs]
     rows = _with_ellipses([*left.split(","), out], [*shapes, view.output_shapes[0]])
     if rows is None:

@@ -82,8 +82,7 @@ def _cheap(view: OpView, inputs: Sequence[Labels], output: Labels, combine: str)
 
 def gather_nd(view: OpView) -> Answer:
     """GatherNd: what lies in a whole tensor at the places that input 1 names, or it fails."""
-    policy = view.attr("bad_indices_policy").s
-    return by_row(view) if policy in (b"", b"DEFAULT") else UNKNOWN_SHAPE
+    return by_row(view) if view.attr("bad_indices_policy").s in (b"", b"DEFAULT") else UNKNOWN_SHAPE
 
 
 def gather(view: OpView) -> Answer:

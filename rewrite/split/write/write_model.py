@@ -145,8 +145,7 @@ def _have_others_call(graph_def: GraphDef, call: str, new_names: Mapping[str, st
 def _argument_of(call: NodeDef, function: FunctionDef) -> dict[str, str]:
     """{op of the main graph that the call reads: the function's argument}."""
     arguments: dict[str, str] = {}
-    data = data_inputs(call)
-    for source, argument in zip(data, function.signature.input_arg, strict=True):
+    for source, argument in zip(data_inputs(call), function.signature.input_arg, strict=True):
         if parse_input(source).output != 0:
             raise ModelError(
                 f"splitting the function of {call.name!r}: it reads {source!r}, the second output "
@@ -238,8 +237,7 @@ def _add_whole_call(
     meta_graph.graph_def.node.append(own)
 
     def whole_tensor(tensor: str) -> str:
-        is_of_call = op_of(tensor) == call.name
-        return own.name + tensor.removeprefix(call.name) if is_of_call else tensor
+        return own.name + tensor.removeprefix(call.name) if op_of(tensor) == call.name else tensor
 
     redirect_signatures(meta_graph, name, whole_tensor, adds_whole=True)
 

@@ -132,7 +132,6 @@ def levels_of(problem: Problem, groupings: Sequence[Grouping]) -> Levels:
         alloweds.append(allowed)
         first += grouping.num_groups
     units = colocation_units(problem.graph)
-    unit_sizes = np.bincount(units.group_of_op, minlength=units.num_groups)
     return Levels(
         group_of_op=np.array(group_of_op, dtype=np.int32).reshape(-1, problem.num_ops),
         member_row=_rows(np.concatenate(sizes)),
@@ -147,7 +146,7 @@ def levels_of(problem: Problem, groupings: Sequence[Grouping]) -> Levels:
             [_device_limits(problem, *pair) for pair in zip(groupings, alloweds, strict=True)]
         ),
         unit_of_op=units.group_of_op.astype(np.int32),
-        unit_row=_rows(unit_sizes),
+        unit_row=_rows(np.bincount(units.group_of_op, minlength=units.num_groups)),
         unit_member=np.argsort(units.group_of_op, kind="stable").astype(np.int32),
         op_allowed=op_allowed,
     )

@@ -140,8 +140,7 @@ def _below(random: WordArray, count: int) -> int:
 @compiled_part
 def _draw_move(levels: Levels, limits: FloatArray, position: Position) -> None:
     """Makes one random move, which may change nothing."""
-    num_choices = len(limits)
-    wanted = random_share(position.random) * limits[num_choices - 1]
+    wanted = random_share(position.random) * limits[len(limits) - 1]
     choice = 0
     while limits[choice] <= wanted:
         choice += 1
@@ -194,8 +193,7 @@ def _put_unit(levels: Levels, position: Position, op: int, device: int) -> None:
 @compiled_part
 def _draw_group(levels: Levels, position: Position, level: int) -> int:
     first = levels.free_row[level]
-    count = levels.free_row[level + 1] - first
-    return levels.free[first + _below(position.random, count)]
+    return levels.free[first + _below(position.random, levels.free_row[level + 1] - first)]
 
 
 @compiled_part

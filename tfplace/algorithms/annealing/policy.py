@@ -68,8 +68,7 @@ class Multilevel:
         self._seed = seed
         config = config or MultilevelConfig()
         # The fused problem has the levels of the whole one.
-        sizes = config.sizes_for(problem.num_ops)
-        config = dataclasses.replace(config, level_sizes=sizes)
+        config = dataclasses.replace(config, level_sizes=config.sizes_for(problem.num_ops))
         if is_split(problem):
             rounds, hot = config.split_rounds, config.split_hot
             config = dataclasses.replace(config, rounds=rounds, hot=hot)
@@ -89,8 +88,7 @@ class Multilevel:
         self._num_trials = 0
         self._trials_per_burst = 1  # of each chain, where the clock decides
         allowed = problem.allowed().sum(axis=1) > 1
-        units = colocation_units(problem.graph).group_of_op
-        self._num_free = len(np.unique(units[allowed]))
+        self._num_free = len(np.unique(colocation_units(problem.graph).group_of_op[allowed]))
 
     def go_on(self, in_turn: bool = False) -> None:
         """Told before another search with it: what is left then is for the rest of the annealing.
@@ -156,8 +154,7 @@ class Multilevel:
         if self._best is not None:
             state["best"] = self._best
         if self._population is not None:
-            of_population = self._population.state()
-            state |= {_POPULATION + name: array for name, array in of_population.items()}
+            state |= {_POPULATION + name: array for name, array in self._population.state().items()}
         return state
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:

@@ -110,8 +110,7 @@ class Population:
             for chain in self.chains[:num_chains]:
                 chain.run(phase)
             return
-        runs = [self._pool.submit(chain.run, phase) for chain in self.chains[:num_chains]]
-        for run in runs:
+        for run in [self._pool.submit(chain.run, phase) for chain in self.chains[:num_chains]]:
             run.result()
 
     def exchange(self, share_of_slot: float) -> None:
@@ -174,8 +173,7 @@ class Population:
         """What this round goes on from, and how many placements were simulated to know."""
         count = self.round.num_candidates
         if not results:
-            start = self.problem.from_whole(best.device_of_op)
-            return [self._simulated(self.problem, start)], 1
+            return [self._simulated(self.problem, self.problem.from_whole(best.device_of_op))], 1
         if not were_fused:
             return sorted(results, key=_energy)[:count], 0
         # What is best by the fused problem need not be so by the whole one, nor better than what
@@ -201,8 +199,7 @@ class Population:
         first = self._seed * 1000 + self.slot_number * self._num_chains
         is_fused = self.round.is_fused
         if is_fused not in self._levels_of:
-            sizes = self._config.level_sizes
-            self._levels_of[is_fused] = LevelsInTurn(self.problem.problem, sizes)
+            self._levels_of[is_fused] = LevelsInTurn(self.problem.problem, self._config.level_sizes)
         of_problem = self._levels_of[is_fused]
 
         def levels(index: int) -> Levels:

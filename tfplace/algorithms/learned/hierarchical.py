@@ -138,12 +138,10 @@ class Hierarchical:
         config = dataclasses.replace(self.config.grouper, num_groups=self._num_groups)
         started = start.group_of_op[first] if config.start == "minimum_cut" else None
         ids, _ = type_ids(self._problem.graph.op_types)
-        features = op_features(self._problem)
-        return Grouper(ids[first], features[first], config, started, seed)
+        return Grouper(ids[first], op_features(self._problem)[first], config, started, seed)
 
     def _group_features(self, groups: IntArray) -> FeatureArray:
-        grouping = Grouping(groups, self._num_groups)
-        return group_features(self._problem.graph, self._table, grouping)
+        return group_features(self._problem.graph, self._table, Grouping(groups, self._num_groups))
 
     def _sequence(self, groups: IntArray) -> GroupSequence:
         """What the Placer reads; noise on the logits lasts for the first updates."""
@@ -202,8 +200,7 @@ class Grouper(tf.Module):
         types = int(type_ids.max(initial=0)) + 1
         start_of_types = tf_keras.initializers.GlorotUniform(seed)([types, config.type_units])
         self.type_embedding = tf.Variable(start_of_types, name="types")
-        width = features.shape[1] + config.type_units
-        self.hidden = dense(width, config.units, "relu", seed + 1)
+        self.hidden = dense(features.shape[1] + config.type_units, config.units, "relu", seed + 1)
         self.output = dense(config.units, config.num_groups, None, None)
 
     def log_distributions(self) -> Tensor:

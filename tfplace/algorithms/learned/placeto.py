@@ -130,8 +130,7 @@ class Placeto:
         snapshot.into_variables("policy", self._policy.variables, state)
 
     def _begin_episode(self) -> None:
-        first = self._num_episodes == 0
-        if first or self.config.start_from_best:
+        if self._num_episodes == 0 or self.config.start_from_best:
             self._start = self._best.copy()
         self._placement = self._start.copy()
         self._states, self._devices = [], []

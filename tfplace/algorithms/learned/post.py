@@ -70,8 +70,7 @@ class Post:
         self._rng = np.random.default_rng(seed)
         self._appraisal = Appraisal(problem, self.config.baseline_decay)
         self._num_trials = 0
-        num_groups = self.grouped.grouping.num_groups
-        self._recent_devices = np.zeros((0, num_groups), dtype=np.int32)
+        self._recent_devices = np.zeros((0, self.grouped.grouping.num_groups), dtype=np.int32)
         self._recent_rewards = np.zeros(0)
         self._ascend = tf.function(self._ascent_step)
 

@@ -105,10 +105,9 @@ def _candidates(
         # What is here only as a copy leaves with its users, not with its producer.
         held = group_sums(np.where(here, held_by_op, 0.0), grouping)
         allowed[:, worst] = False
-        largest = np.argsort(-held, kind="stable")[:NUM_LARGEST]
         changes = [
             [(int(group), int(target))]
-            for group in largest
+            for group in np.argsort(-held, kind="stable")[:NUM_LARGEST]
             if held[group] > 0.0
             for target in _targets(allowed[group], room)
         ]

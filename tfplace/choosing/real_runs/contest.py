@@ -98,10 +98,9 @@ def contest(
         planned.append(rival)
     while len(planned) > num_named and not has_time(planned):
         planned.pop()  # searching took longer than it should
-    first = planned[: num_fitting(prepared.problem)]
     learned = measured_loop(
         model,
-        first,
+        planned[: num_fitting(prepared.problem)],
         known,
         runs.measure,
         search,
@@ -114,11 +113,10 @@ def contest(
 def forward_model(prepared: PreparedModel) -> ForwardModel:
     """The simulator of measured steps."""
     num_fetched = sum(":" in fetch for fetch in prepared.flat.fetches)
-    is_calibrated = prepared.cluster.transfer_work is not None
     return ForwardModel(
         prepared.problem,
         lambda placement: prepared.cluster.dispatch_seconds(placement, num_fetched),
-        CALIBRATED_SPREAD if is_calibrated else 1.0,
+        CALIBRATED_SPREAD if prepared.cluster.transfer_work is not None else 1.0,
         prepared.cluster.taught,
     )
 
@@ -155,8 +153,7 @@ def is_open(searched: Searched, choice: Choice) -> bool:
     """Whether real runs may choose another placement than the prediction."""
     if choice.verdict == "placed":
         return True
-    rival = _rival(searched, choice)
-    return choice.verdict == "kept_single" and rival is not None
+    return choice.verdict == "kept_single" and _rival(searched, choice) is not None
 
 
 def _rival(searched: Searched, choice: Choice) -> Candidate | None:

@@ -107,8 +107,7 @@ class _Fit:
         """The most plausible machine, and what it leaves unexplained."""
         residual = self.residual(theta)
         for _ in range(ITERATIONS):
-            step = self.step(theta, residual)
-            theta, residual, moved = self.walked(theta, residual, step)
+            theta, residual, moved = self.walked(theta, residual, self.step(theta, residual))
             if moved < ENOUGH:
                 break
         return theta, residual

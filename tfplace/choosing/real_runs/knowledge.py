@@ -65,10 +65,9 @@ class Knowledge:
     def _estimated(self) -> Corrections:
         seconds, noise = self._times.seconds(), self._times.noise()
         names = list(seconds)
-        placements = np.array([self._plans[name].device_of_op for name in names])
         return estimate(
             self.corrections.model,
-            placements,
+            np.array([self._plans[name].device_of_op for name in names]),
             np.array([seconds[name] for name in names]),
             np.array([noise[name] for name in names]),
         )
@@ -127,8 +126,7 @@ class Proposer:
         left = [plan for plan in self._known if plan.key not in knowledge.seen | others]
         if not left:
             return []
-        placements = np.array([plan.device_of_op for plan in left])
-        predicted = knowledge.corrections.seconds(placements)
+        predicted = knowledge.corrections.seconds(np.array([plan.device_of_op for plan in left]))
         return [left[index] for index in np.argsort(predicted, kind="stable")]
 
 

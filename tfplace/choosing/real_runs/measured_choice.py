@@ -86,8 +86,7 @@ def _timed(
 ) -> Decided:
     end = time.monotonic() + seconds
     tried: Sequence[Tried] = ()
-    is_contest = is_open(decided.searched, decided.choice)
-    if is_contest and has_finalists(decided.prepared, options):
+    if is_open(decided.searched, decided.choice) and has_finalists(decided.prepared, options):
         reserved = _comparison_seconds(decided, unsplit)
         arguments = decided.prepared, options, decided.searched, decided.choice, held
         won = contest(*arguments, seconds, reserved, progress)

@@ -201,8 +201,7 @@ def _rivals(found: Found, others: Sequence[Found]) -> list[_Rival]:
         near = [c for c in (best, *evenly) if c.step_seconds <= limit]
         always = [_single(each), best] if each.prepared.split is None else []
         for candidate in (*always, *near):
-            key = id(each), candidate.device_of_op.tobytes()
-            rivals.setdefault(key, _Rival(each, candidate))
+            rivals.setdefault((id(each), candidate.device_of_op.tobytes()), _Rival(each, candidate))
     return list(rivals.values())
 
 

@@ -157,8 +157,7 @@ def _in_flight(
     if delayed is not None:
         proposals += [(delayed, window) for window in WINDOWS]
     for rank, window in proposals:
-        wanted = _schedule(problem, device_of_op, rank)
-        few = in_flight_edges(problem, wanted, anchors, window)
+        few = in_flight_edges(problem, _schedule(problem, device_of_op, rank), anchors, window)
         if not len(few):
             continue
         try:

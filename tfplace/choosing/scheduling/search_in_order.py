@@ -97,8 +97,7 @@ def search_in_order(
             if interrupted:
                 break
     result = dataclasses.replace(searched.result, interrupted=interrupted)
-    in_order = Beside("in order", num_trials, time.monotonic() - began)
-    beside = [*searched.beside, in_order]
+    beside = [*searched.beside, Beside("in order", num_trials, time.monotonic() - began)]
     return dataclasses.replace(searched, candidates=found, result=result, beside=beside)
 
 
@@ -143,8 +142,7 @@ def rank_and_reads(
 def _share(prepared: PreparedModel) -> float:
     if prepared.split is None:
         return PARTS["in_order_unsplit"].share
-    is_large = prepared.problem.num_ops > LARGE_OPS
-    return PARTS["in_order_large" if is_large else "in_order"].share
+    return PARTS["in_order_large" if prepared.problem.num_ops > LARGE_OPS else "in_order"].share
 
 
 def _is_searched(prepared: PreparedModel, options: OptimizeOptions) -> bool:

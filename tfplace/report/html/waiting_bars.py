@@ -96,8 +96,7 @@ def _chain_bar(explained: Explained) -> str:
         if seconds / makespan >= SHOWN_SHARE
     )
     sentence = f"The chain that ends the step: {shown}. Shorten it, or nothing is gained"
-    name = "<span class='device'>longest chain</span>"
-    return _bar(explained, name, parts, sentence, " chain")
+    return _bar(explained, "<span class='device'>longest chain</span>", parts, sentence, " chain")
 
 
 def _bar(
@@ -151,11 +150,10 @@ def step_bars(report: Report) -> str:
         least = report.any_split["lower_bound_seconds"]
         rows.append(("lower bound of any split", least, "", "bound"))
     longest = max((seconds for _, seconds, _, _ in rows if seconds), default=1.0)
-    lines = [_row(*row, longest, reference) for row in rows]
     return section(
         "times",
         "Step time",
-        f"<div role='list'>{''.join(lines)}</div>",
+        f"<div role='list'>{''.join([_row(*row, longest, reference) for row in rows])}</div>",
         paragraph(report.bound_sentence),
         paragraph(data_parallel_sentence(report.baselines)),
         *map(paragraph, report.advice["sentences"]),

@@ -129,8 +129,7 @@ class SearchLog(Progress):
     def _write_row(self) -> None:
         moment = self._latest
         assert moment is not None
-        row = row_of(moment, self._written)
-        self._write(_scalars(row), moment.num_trials)
+        self._write(_scalars(row_of(moment, self._written)), moment.num_trials)
         self._written, self._last_written = moment, self._clock()
 
     def _write(self, summary: Message, step: int) -> None:

@@ -65,8 +65,7 @@ def search_shards(request: JsonObject) -> dict[str, Json]:
     prepared = prepare(problem)
     warm_up(kind_of(prepared.problem))  # outside of the cell's budget
     began = time.monotonic()
-    search = ShardSearch(prepared, options, None, Progress())
-    found, searched = search.run(lambda decided: None)
+    found, searched = ShardSearch(prepared, options, None, Progress()).run(lambda decided: None)
     found = with_order(found, request["order"])
     left = options.budget_seconds - (time.monotonic() - began)
     searched = search_in_order(found, options, in_order(found, searched), Progress(), left)

@@ -147,8 +147,7 @@ class SearchFolder:
 def problem_digest(problem: Problem) -> str:
     """Of all that a problem is, but the ops' costs."""
     content = io.BytesIO()
-    still = np.zeros(problem.num_ops, dtype=np.int32)
-    write_problem(content, problem, still)
+    write_problem(content, problem, np.zeros(problem.num_ops, dtype=np.int32))
     content.seek(0)
     found = hashlib.sha256()
     with np.load(content, allow_pickle=False) as arrays:

@@ -116,8 +116,7 @@ def _handle(flat: FlatGraph, name: str, state: State) -> CaseInput:
     if producer.op != "VarHandleOp":
         return CaseInput(None, "resource", state)
     shape = shape_of(producer.attr["shape"].shape)
-    dtype = tf.as_dtype(producer.attr["dtype"].type).name
-    return CaseInput(shape, dtype, state, is_handle=True)
+    return CaseInput(shape, tf.as_dtype(producer.attr["dtype"].type).name, state, is_handle=True)
 
 
 def list_input(

@@ -173,8 +173,7 @@ class FunctionReading(Reading):
 
     def named(self, op: str, count: int) -> Sequence[str]:
         """Itself; what stands for several is not known but by what it says."""
-        is_copy = isinstance(self.decided.answer_of_op[op], Split)
-        return [self.node(op).name] if is_copy else []
+        return [self.node(op).name] if isinstance(self.decided.answer_of_op[op], Split) else []
 
     def _read_arguments(self, function: FunctionDef, has_numbers: bool) -> None:
         body = self.split.body
@@ -185,8 +184,7 @@ class FunctionReading(Reading):
         if more != has_numbers:
             raise RewriteError(f"reading {self.where}: its arguments are not those it had")
         if has_numbers:
-            numbers = self.numbers_of(self.shard)
-            self.means(function.signature.input_arg[-1].name, [numbers])
+            self.means(function.signature.input_arg[-1].name, [self.numbers_of(self.shard)])
 
     def read(self, node: NodeDef) -> Sequence[Value]:
         """What an op is that cuts, weighs or counts."""

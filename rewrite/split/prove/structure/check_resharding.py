@@ -258,14 +258,13 @@ def decided_at(flat: FlatGraph, decisions: Decisions, more: int) -> Decisions | 
         return None
     answers = decisions.answer_of_op
     # Without a reason they stay whole by themselves, or are repeated where all of them may be.
-    told = ((name, a.reason) for name, a in answers.items() if isinstance(a, StayWhole))
-    kept = {name: reason for name, reason in told if reason}
+    whole = ((name, a.reason) for name, a in answers.items() if isinstance(a, StayWhole))
     others = decide(
         larger.flat,
         larger.properties,
         decisions.batch if decisions.pieces else larger.batch,
         larger.axis_of_feed,
-        kept,
+        {name: reason for name, reason in whole if reason},
         not_cut=decisions.not_cut,
         pieces=decisions.pieces,
     )

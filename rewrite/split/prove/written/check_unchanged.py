@@ -168,8 +168,7 @@ def _has_state_of_its_name(node: NodeDef, library: Library) -> bool:
     """Whether it would hold another state by another name: a variable, a table, a queue."""
     if node.op in library or _text(node, "shared_name"):
         return False
-    attributes = op_definition(node.op, node.name).attr
-    return any(each.name == "shared_name" for each in attributes)
+    return any(each.name == "shared_name" for each in op_definition(node.op, node.name).attr)
 
 
 def _text(node: NodeDef, key: str) -> bytes:

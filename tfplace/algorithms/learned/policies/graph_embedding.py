@@ -58,8 +58,7 @@ class GraphEmbedding(tf.Module):
         groups = self._embed(relations, state.group_features)
         current = tf.gather(groups, state.current, batch_dims=1)
         pools = self._pools(relations, state, groups)
-        num_devices = state.device_features.shape[1]
-        here = tf.repeat(current[:, tf.newaxis], num_devices, axis=1)
+        here = tf.repeat(current[:, tf.newaxis], state.device_features.shape[1], axis=1)
         scored = self.score(tf.concat([here, pools, state.device_features], axis=-1))
         return tf.nn.log_softmax(self.output(scored)[..., 0] + state.log_prior)
 

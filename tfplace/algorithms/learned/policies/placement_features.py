@@ -61,8 +61,7 @@ class EpisodeFeatures:
         there; whether the group lies there now; whether it is a CPU.
         """
         num_devices = len(self.is_cpu)
-        groups = np.arange(len(placement))
-        others = groups != current
+        others = np.arange(len(placement)) != current
         on_device = (placement[:, np.newaxis] == np.arange(num_devices)) & others[:, np.newaxis]
         load = np.where(on_device, self.seconds, 0.0)
         total = max(float(self.seconds.min(axis=1).sum()), 1e-12)
@@ -87,8 +86,7 @@ def episode_features(grouped: GroupedProblem) -> EpisodeFeatures:
     mean_seconds = reference_seconds(problem) / grouping.num_groups
     seconds = group_sums(np.where(np.isfinite(problem.op_seconds), problem.op_seconds, 0), grouping)
     fastest = np.where(grouped.allowed, seconds, np.inf).min(axis=1, keepdims=True)
-    other = ~np.eye(problem.num_devices, dtype=bool)
-    bandwidth = problem.link_bytes_per_second[other]
+    bandwidth = problem.link_bytes_per_second[~np.eye(problem.num_devices, dtype=bool)]
     per_byte = float(np.mean(1.0 / bandwidth)) if len(bandwidth) else 0.0
     made = np.zeros(problem.num_ops)
     np.add.at(made, problem.graph.tensor_producer, problem.graph.tensor_alloc_bytes)
@@ -106,11 +104,10 @@ def graph_relations(grouped: GroupedProblem) -> GraphRelations:
     adjacency = group_adjacency(grouped.problem.graph, grouped.grouping)
     reach = _reachable(adjacency)
     other = ~(reach | reach.T | np.eye(len(reach), dtype=bool))
-    pools = np.stack([reach.T, reach, other])
     return GraphRelations(
         from_parents=tf.constant(_row_means(adjacency.T)),
         from_children=tf.constant(_row_means(adjacency)),
-        pools=tf.constant(pools, tf.float32),
+        pools=tf.constant(np.stack([reach.T, reach, other]), tf.float32),
     )
 
 
@@ -126,5 +123,4 @@ def _reachable(adjacency: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
 
 
 def _row_means(adjacency: npt.NDArray[np.bool_]) -> FeatureArray:
-    counts = adjacency.sum(axis=1, keepdims=True)
-    return (adjacency / np.maximum(counts, 1)).astype(np.float32)
+    return (adjacency / np.maximum(adjacency.sum(axis=1, keepdims=True), 1)).astype(np.float32)

@@ -245,8 +245,7 @@ def lstm(gates: Tensor, kernel: Tensor, hidden: Tensor, cell: Tensor) -> Tensor:
         of_gates, of_hidden, of_cell = _backward(
             (of_hiddens, of_last_cell), kernel, (cells, cells_before, active)
         )
-        of_kernel = tf.einsum("tbh,tbg->hg", hiddens_before, of_gates)
-        return of_gates, of_kernel, of_hidden, of_cell
+        return of_gates, tf.einsum("tbh,tbg->hg", hiddens_before, of_gates), of_hidden, of_cell
 
     return (hiddens, cells[-1]), gradient
 

@@ -105,8 +105,7 @@ def read_checkpoint(name: str) -> Checkpoint:
     Raises:
       CheckpointError: it is missing, damaged, or not ours.
     """
-    path = _path_of(name)
-    arrays = _arrays(name, path)
+    arrays = _arrays(name, _path_of(name))
     try:
         facts = json.loads(str(arrays.pop("facts")))
         if facts["kind"] != KIND:
