@@ -94,9 +94,7 @@ def signature_map(objects: ObjectGraph) -> Message | None:
 
 
 def _own_signatures(source: SourceModel) -> Signatures:
-    if source.meta_graph_def is None:
-        return {}
-    return source.meta_graph_def.signature_def
+    return {} if source.meta_graph_def is None else source.meta_graph_def.signature_def
 
 
 _WHOLE_SUFFIX = "_whole"

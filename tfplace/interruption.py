@@ -132,9 +132,7 @@ class Interruption:
         with contextlib.suppress(Interrupted), self.raising():
             while begun.is_alive() and time.monotonic() < end:
                 begun.wait(_LOOK_SECONDS)  # a signal just before a wait doesn't end that
-        if self.seen:
-            return otherwise
-        return begun.result(otherwise)
+        return otherwise if self.seen else begun.result(otherwise)
 
     @contextlib.contextmanager
     def _mode(self, is_raising: bool) -> Iterator[None]:

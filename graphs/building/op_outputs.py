@@ -108,9 +108,7 @@ def _attr(node: NodeDef, signature: OpDef, name: str) -> AttrValue:
 
 def signature_of(node: NodeDef, library: Library) -> OpDef:
     """What an op, or a function that is called by its name, takes and makes."""
-    if node.op in library:
-        return library[node.op].signature
-    return op_definition(node.op, node.name)
+    return library[node.op].signature if node.op in library else op_definition(node.op, node.name)
 
 
 def _sizes(node: NodeDef, library: Library) -> dict[str, int]:

@@ -188,9 +188,7 @@ def _require_own_step(source: SourceModel) -> None:
 
 def _own_graph(source: SourceModel) -> GraphDef:
     """The model's main graph as it came, without shapes that were filled in."""
-    if source.saved_model_dir:
-        return source.meta_graph_def.graph_def
-    return given_graph(source)
+    return source.meta_graph_def.graph_def if source.saved_model_dir else given_graph(source)
 
 
 def takes_any_batch(source: SourceModel) -> bool:

@@ -64,9 +64,7 @@ def one_line(text: str) -> str:
 
 def _shortened(text: str, length: int) -> str:
     """At most `length` characters: the first two thirds and the end, where the remedy stands."""
-    if len(text) <= length:
-        return text
-    return f"{text[: length * 2 // 3]}...{text[3 - length // 3 :]}"
+    return text if len(text) <= length else f"{text[: length * 2 // 3]}...{text[3 - length // 3 :]}"
 
 
 def begin(model: str, values: flags.FlagValues) -> None:

@@ -106,9 +106,7 @@ class _Rewriting:
         return [new]
 
     def _name(self, name: str) -> str:
-        if name.startswith("^"):
-            return name
-        return self.replaced.get(tensor_of(name), name)
+        return name if name.startswith("^") else self.replaced.get(tensor_of(name), name)
 
     def _taken_apart(self, node: NodeDef) -> Sequence[NodeDef]:
         inputs = [self._name(name) for name in data_inputs(node)][:5]
@@ -197,9 +195,7 @@ def forward(
     mean = tf.reduce_mean(wide, axes, name="mean")
     apart = tf.math.squared_difference(wide, _spread(attrs, mean))
     variance = tf.reduce_mean(apart, axes, name="variance")
-    running = [mean, variance]
-    if is_run_on:
-        running = _running(attrs, x, old, mean, variance)
+    running = _running(attrs, x, old, mean, variance) if is_run_on else [mean, variance]
     y = _normalised(attrs, x, scale, offset, mean, variance)
     return [y, *running, mean, variance, variance]
 

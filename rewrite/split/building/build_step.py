@@ -61,9 +61,7 @@ def build_step(
     graph_def, counts = writer.graph_def, tensors.counts
     graph_def.library.CopyFrom(flat.graph_def.library)
     graph_def.library.function.extend(functions.functions)
-    pieces = {}
-    if decisions.pieces:
-        pieces = have_in_pieces(writer, decisions, copies, taken.functions)
+    pieces = have_in_pieces(writer, decisions, copies, taken.functions) if decisions.pieces else {}
     if shapes.refusal:
         have_effects_wait(graph_def, shapes.refusal, library_of(graph_def), flat.unit_of_node)
     return SplitStep(

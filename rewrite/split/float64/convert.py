@@ -238,9 +238,7 @@ class _Body:
 
 def _full(name: str, function: str) -> str:
     """An input's name as `moved` has it: of a main graph "op:0", of a body as it is."""
-    if function or name.startswith("^") or ":" in name:
-        return name
-    return f"{name}:0"
+    return name if function or name.startswith("^") or ":" in name else f"{name}:0"
 
 
 def _output_names(node: NodeDef, library: Library, function: str) -> list[str]:

@@ -81,9 +81,7 @@ def _length(view: OpView, elements: ListElements, root: str) -> Answer:
 
 def _resize(view: OpView, elements: ListElements, root: str) -> Answer:
     """TensorListResize: (list, size)."""
-    if view.inputs[1].state != WHOLE:
-        return _INDEX
-    return Split(view.states, (view.inputs[0].state,))
+    return _INDEX if view.inputs[1].state != WHOLE else Split(view.states, (view.inputs[0].state,))
 
 
 def _same(view: OpView, elements: ListElements, root: str) -> Answer:
@@ -113,9 +111,7 @@ def _from_value(view: OpView, elements: ListElements, root: str) -> Answer:
     if len(view.states) > 1:
         return _OPTIONAL
     state = elements.optional(root, view.states[0])
-    if state == WHOLE:
-        return StayWhole(OPTIONAL_NEEDED_WHOLE)
-    return Split(view.states, (state,))
+    return StayWhole(OPTIONAL_NEEDED_WHOLE) if state == WHOLE else Split(view.states, (state,))
 
 
 def _value(view: OpView, elements: ListElements, root: str) -> Answer:

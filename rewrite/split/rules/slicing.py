@@ -213,9 +213,7 @@ def _strides(view: OpView, shape: tuple[int, ...]) -> _Strides:
 
 def _number(numbers: np.ndarray | None, entry: int, instead: int | None) -> int | None:
     """An entry of begin or end; what a mask says instead of it, None where a run decides."""
-    if instead is not None or numbers is None:
-        return instead
-    return int(numbers[entry])
+    return instead if instead is not None or numbers is None else int(numbers[entry])
 
 
 def pad(view: OpView) -> Answer:

@@ -47,9 +47,7 @@ def memory_penalty(peak_bytes: LongArray, usable: FloatArray, overflow_weight: f
     missing = 0.0
     for device in range(len(usable)):
         missing += max(peak_bytes[device] - usable[device], 0.0) / max(usable[device], 1.0)
-    if missing == 0.0:
-        return 1.0
-    return LEAST_PENALTY + overflow_weight * missing
+    return 1.0 if missing == 0.0 else LEAST_PENALTY + overflow_weight * missing
 
 
 def energy_of(outcome: Outcome, usable: FloatArray, overflow_weight: float) -> Energy:

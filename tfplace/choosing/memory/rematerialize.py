@@ -244,9 +244,7 @@ class _Run:
             self.buffers[tensor], self.made_by[tensor] = lies_in, copy
 
     def _new_bytes(self, tensor: int, shared: int) -> int:
-        if self.takes_over[tensor] and 0 <= shared != tensor:
-            return 0
-        return self.alloc[tensor]
+        return 0 if self.takes_over[tensor] and 0 <= shared != tensor else self.alloc[tensor]
 
     def _next(self, tensor: int) -> float:
         """When a tensor is read next, by what is there or by what has to be made again."""

@@ -205,9 +205,7 @@ def _element_shape(facts: TensorFacts, node: NodeDef, state: State, sizes: Seque
     inputs = [tensor_of(name) for name in data_inputs(node)]
     if node.op in ("TensorListSetItem", "TensorListPushBack"):
         return facts.shape(inputs[-1])
-    said = None
-    if node.op in ("TensorListReserve", "EmptyTensorList"):
-        said = facts.value(inputs[0])
+    said = facts.value(inputs[0]) if node.op in ("TensorListReserve", "EmptyTensorList") else None
     if said is None or not isinstance(state, Listed):
         return None
     cut = state.element
