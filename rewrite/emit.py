@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
+from graphs.by_key import by_key
 from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.flat_graph import Origin
 from graphs.host.scratch import temporary_directory
@@ -317,14 +318,15 @@ def _bound(meta_graph: MetaGraphDef, handles: dict[str, NodeDef]) -> Iterator[tu
 
 def _by_shared_name(meta_graph: MetaGraphDef, handles: dict[str, NodeDef]) -> dict[str, int]:
     """{handle op: object} where exactly one of each has the name."""
-    objects_named: dict[str, list[int]] = {}
-    for index, saved in enumerate(meta_graph.object_graph_def.nodes):
-        if saved.WhichOneof("kind") == "variable":
-            objects_named.setdefault(saved.variable.name, []).append(index)
-    handles_named: dict[str, list[str]] = {}
-    for name, node in handles.items():
-        shared = attribute(node, "shared_name").s.decode(errors="replace") or name
-        handles_named.setdefault(shared, []).append(name)
+    objects_named = by_key(
+        (saved.variable.name, index)
+        for index, saved in enumerate(meta_graph.object_graph_def.nodes)
+        if saved.WhichOneof("kind") == "variable"
+    )
+    handles_named = by_key(
+        (attribute(node, "shared_name").s.decode(errors="replace") or name, name)
+        for name, node in handles.items()
+    )
     return {
         names[0]: objects_named[shared][0]
         for shared, names in handles_named.items()

@@ -7,6 +7,7 @@ conditional.
 from collections.abc import Mapping, Sequence
 
 from graphs import op_types
+from graphs.by_key import by_key
 from graphs.names import op_of
 from graphs.protos import NodeDef
 
@@ -26,10 +27,7 @@ def frame_stacks(nodes: Sequence[NodeDef]) -> dict[str, tuple[str, ...]]:
     """{node: the frames that it is in, the outermost first} for all nodes in v1 loops."""
     if not any(node.op in op_types.ENTER for node in nodes):
         return {}
-    users: dict[str, list[NodeDef]] = {}
-    for node in nodes:
-        for source in node.input:
-            users.setdefault(op_of(source), []).append(node)
+    users = by_key((op_of(source), node) for node in nodes for source in node.input)
     stack_of_node: dict[str, tuple[str, ...]] = {}
     pending: list[tuple[NodeDef, tuple[str, ...]]] = [
         (node, ()) for node in nodes if node.op in op_types.ENTER

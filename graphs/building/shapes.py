@@ -18,6 +18,7 @@ from graphs.building.conditionals import put_into_optional
 from graphs.building.known_tensors import Known, joined_shapes
 from graphs.building.pieces import SAYS_AXES, Called, Pieces, evaluated, known_shape, opened_call
 from graphs.building.same_shapes import first_of_shapes, without_same
+from graphs.by_key import by_key
 from graphs.errors import ModelError, ShapesRefusedError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
@@ -412,10 +413,8 @@ def _of_all(
     """The properties of all nodes, of which those that are alike share their lists."""
     nodes = graph_def.node
     like = {node.name: nodes[f].name for node, f in zip(nodes, first.tolist(), strict=True)}
-    unknown: dict[str, list[str]] = {}
-    for tensor in kept.unknown:
-        op, _, index = tensor.partition(":")
-        unknown.setdefault(op, []).append(index)
+    parts = (tensor.partition(":") for tensor in kept.unknown)
+    unknown = by_key((op, index) for op, _, index in parts)
     given: dict[str, dict[int, Known]] = {}
     for tensor, each in known.items():
         source = parse_input(tensor)

@@ -16,6 +16,7 @@ from graphs.building.known_tensors import Held
 from graphs.building.node_outputs import NodeOutputs
 from graphs.building.shapes import TensorProperties
 from graphs.building.trip_counts import functional_trip_count
+from graphs.by_key import by_key
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index
 from graphs.op_graph import LongArray
@@ -234,9 +235,7 @@ def copied_on_write(nodes: Sequence[NodeDef]) -> list[tuple[int, list[int], int]
     """
     index_of = {node.name: index for index, node in enumerate(nodes)}
     reads, updates, in_rows = _accesses(nodes)
-    reads_of: dict[str, list[int]] = {}
-    for index, variable in reads:
-        reads_of.setdefault(variable, []).append(index)
+    reads_of = by_key((variable, index) for index, variable in reads)
     return [
         (index, reads_of[variable], index_of[variable])
         for index, variable in updates

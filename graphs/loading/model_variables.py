@@ -3,19 +3,12 @@
 from collections.abc import Collection, Iterator
 
 from graphs import op_types
+from graphs.by_key import by_key
 from graphs.function_library import callees
 from graphs.graph_view import GraphView
 from graphs.loading.variable_updates import OptimizerUpdates
 from graphs.names import data_inputs, op_of
-from graphs.protos import (
-    Message,
-    MetaGraphDef,
-    NodeDef,
-    ObjectGraph,
-    attribute,
-    dtype_name,
-    shape_of,
-)
+from graphs.protos import MetaGraphDef, NodeDef, ObjectGraph, attribute, dtype_name, shape_of
 from graphs.source_model import Variable
 
 _LOOKS_ONLY = frozenset({"ReadVariableOp", "VarIsInitializedOp", "IsVariableInitialized"})
@@ -87,10 +80,8 @@ def _from_objects(view: GraphView, meta_graph: MetaGraphDef, ops: list[str]) -> 
         return None
     objects = meta_graph.object_graph_def
     captured = dict(captured_objects(view, objects))
-    by_name: dict[str, list[Message]] = {}
-    for node in objects.nodes:
-        if node.HasField("variable"):
-            by_name.setdefault(node.variable.name, []).append(node.variable)
+    saved_variables = (node.variable for node in objects.nodes if node.HasField("variable"))
+    by_name = by_key((variable.name, variable) for variable in saved_variables)
     trainable = set()
     for op in ops:
         if op in captured:

@@ -12,6 +12,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from graphs import op_types
+from graphs.by_key import by_key
 from graphs.protos import AttrValue, NodeDef
 
 SHIPPED_GPU_KERNELS = pathlib.Path(__file__).with_name("gpu_kernels.txt")
@@ -105,9 +106,7 @@ def kernel_table() -> KernelTable:
     """The running TensorFlow's kernels, and the shipped GPU kernels where it has none."""
     import tensorflow as tf
 
-    table: dict[str, list[Kernel]] = {}
-    for op, kernel in _registered():
-        table.setdefault(op, []).append(kernel)
+    table = by_key(_registered())
     if any(kernel.device_type == "GPU" for kernel in table.get("MatMul", ())):
         return KernelTable(table, f"the kernels of TensorFlow {tf.__version__}")
     for op, kernel in read_kernels(SHIPPED_GPU_KERNELS.read_text(encoding="utf-8").splitlines()):

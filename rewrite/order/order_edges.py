@@ -6,6 +6,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from graphs.by_key import by_key
 from graphs.flat_graph import Origin
 from graphs.function_library import bodies
 from graphs.graph_edges import edges_of
@@ -99,10 +100,7 @@ def check_order(graph_def: GraphDef, order: Iterable[OrderEdge]) -> None:
 
 def closing(calls: CallGraph, edges: "Iterable[PlacedEdge]") -> "Iterator[PlacedEdge]":
     """Those of the edges that lie on a cycle of their body."""
-    by_body: dict[str, list[PlacedEdge]] = {}
-    for edge in edges:
-        by_body.setdefault(edge[0], []).append(edge)
-    for function, inside in by_body.items():
+    for function, inside in by_key((edge[0], edge) for edge in edges).items():
         yield from _closing_in(calls.body(function), inside)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from rich.console import Console
 
+from graphs.by_key import by_key
 from graphs.counted import counted
 from graphs.devices_asked import matching_devices
 from graphs.function_library import bodies
@@ -194,10 +195,7 @@ def _contradictions(
     """Ops of one colocation group whose device strings, or kernels, leave no common device."""
     group = prepared.problem.graph.colocation_group
     kernels = np.isfinite(prepared.problem.op_seconds)
-    members: dict[int, list[_Asked]] = {}
-    for a in asked:
-        if a.op >= 0 and group[a.op] >= 0:
-            members.setdefault(int(group[a.op]), []).append(a)
+    members = by_key((int(group[a.op]), a) for a in asked if a.op >= 0 and group[a.op] >= 0)
     for number, ops in members.items():
         common = kernels[group == number].all(axis=0)
         said = [a for a in ops if a.node.device]

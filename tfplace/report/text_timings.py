@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from rich.console import Console
 
+from graphs.by_key import by_key
 from graphs.counted import counted
 from graphs.machine_numbers import CONTENTION, DISPATCH, ENDS, LATENCY, RATE, SPEED, START
 from tfplace.choosing.real_runs.peak_memory import MemoryPeak
@@ -51,9 +52,7 @@ def comparison_facts(comparison: Comparison, is_kept: bool = False) -> Iterator[
 
 def same_timings(comparison: Comparison) -> list[tuple[str, Timing | str]]:
     """("given and single", timing): names of one placement, which was timed once, together."""
-    names_of: dict[str, list[str]] = {}
-    for name in comparison.timings:
-        names_of.setdefault(comparison.same_as.get(name, name), []).append(name)
+    names_of = by_key((comparison.same_as.get(name, name), name) for name in comparison.timings)
     return [
         (" and ".join(filter(None, [", ".join(names[:-1]), names[-1]])), comparison.timings[first])
         for first, names in names_of.items()

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from graphs.building.shapes import TensorProperties, infer_known
+from graphs.by_key import by_key
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.protos import Shape
@@ -122,11 +123,8 @@ class OpenStep:
 
     def _open_as(self, larger: "OpenStep") -> "OpenStep":
         """The step, of which that is open that has another size in the larger one."""
-        found: dict[str, list[int]] = {}
-        for (feed, axis), size in self.open_sizes.items():
-            if larger.sizes[feed, axis] != size:
-                found.setdefault(feed, []).append(axis)
-        return self.with_open(found)
+        sizes = self.open_sizes
+        return self.with_open(by_key(at for at, size in sizes.items() if larger.sizes[at] != size))
 
     def far(self) -> "OpenStep | None":
         """The step with a much larger batch.

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from graphs.by_key import by_key
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of
 from graphs.op_types import VARIABLES
@@ -286,11 +287,6 @@ Ring = Mapping[int, Sequence[Sequence[int]]]
 
 def ring_of(place_of_shard: Sequence[Place]) -> Ring:
     """Where large tensors go round: over several hosts of several devices, or over many devices."""
-    devices: dict[Place, list[int]] = defaultdict(list)
-    for shard, place in enumerate(place_of_shard):
-        devices[place].append(shard)
-    hosts: dict[int, list[list[int]]] = defaultdict(list)
-    for (host, _), shards in sorted(devices.items()):
-        hosts[host].append(shards)
-    is_ring = 1 < len(hosts) < len(devices) or len(devices) > MOST_DIRECT
-    return dict(hosts) if is_ring else {}
+    devices = by_key((place, shard) for shard, place in enumerate(place_of_shard))
+    hosts = by_key((host, shards) for (host, _), shards in sorted(devices.items()))
+    return hosts if 1 < len(hosts) < len(devices) or len(devices) > MOST_DIRECT else {}

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from graphs import op_types
 from graphs.building.frames import depth_in_conditionals, frame_stacks, loop_of
 from graphs.building.op_outputs import op_definition
+from graphs.by_key import by_key
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input
 from graphs.protos import Library, NodeDef
@@ -166,10 +167,7 @@ def _with_ends(
     if not any(node.op in op_types.MERGES for node in nodes):
         return users
     found = {state: dict(each) for state, each in users.items()}
-    states_of: dict[str, list[str]] = defaultdict(list)
-    for state, each in users.items():
-        for name in each:
-            states_of[name].append(state)
+    states_of = by_key((name, state) for state, each in users.items() for name in each)
     depth, stacks = depth_in_conditionals(nodes, flat.unit_of_node), frame_stacks(nodes)
     inside: dict[str, dict[str, None]] = {}  # {op: states used before it, in its conditional}
     for node in nodes:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from graphs.by_key import by_key
 from graphs.graph_edges import row_starts
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
@@ -243,9 +244,7 @@ def in_a_ring(problem: Problem) -> list[int]:
     """
     devices = working_devices(problem).tolist()
     host_of = problem.device_tasks
-    on_host: dict[str, list[int]] = {}
-    for device in devices:
-        on_host.setdefault(host_of[device], []).append(device)
+    on_host = by_key((host_of[device], device) for device in devices)
     with np.errstate(divide="ignore"):
         seconds = 1.0 / problem.link_bytes_per_second
     rings = {host: iter(_ring(each, seconds)) for host, each in on_host.items()}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from graphs.building.op_outputs import op_definition
+from graphs.by_key import by_key
 from graphs.names import data_inputs, parse_input
 from graphs.op_graph import BoolArray, FloatArray, IntArray, LongArray
 from graphs.op_types import ALIASES, PYTHON, REACHES_OUT
@@ -58,12 +59,13 @@ def with_copies(problem: Problem, plan: CopyPlan) -> edges.EdgedProblem:
       The problem; its `op_at` numbers the copies from N on.
     """
     graph, num_ops, num_tensors = problem.graph, problem.num_ops, problem.graph.num_tensors
-    outputs: dict[int, list[int]] = {}
     wanted = {each.op for each in plan.copies}
     producer: list[int] = graph.tensor_producer.tolist()
-    for tensor, op in enumerate(producer):
-        if op in wanted and graph.tensor_output[tensor] >= 0:
-            outputs.setdefault(op, []).append(tensor)
+    outputs = by_key(
+        (op, tensor)
+        for tensor, op in enumerate(producer)
+        if op in wanted and graph.tensor_output[tensor] >= 0
+    )
     of_copy: dict[tuple[int, int], int] = {}  # (copy, tensor of its op): the copy's own
     source: list[int] = []
     made_by: list[int] = []
@@ -497,9 +499,7 @@ def _numbers(made: PreparedModel, old: PreparedModel, plan: CopyPlan) -> IntArra
     Copies of one op are named in the order of their numbers.
     """
     source, again = source_ops(made, old)
-    copies: dict[int, list[int]] = {}
-    for number, each in enumerate(plan.copies, old.problem.num_ops):
-        copies.setdefault(each.op, []).append(number)
+    copies = by_key((copy.op, old.problem.num_ops + n) for n, copy in enumerate(plan.copies))
     names = made.problem.graph.op_names
     numbers = np.array(source)
     for op in sorted(np.flatnonzero(again).tolist(), key=lambda op: (len(names[op]), names[op])):

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
+from graphs.by_key import by_key
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Infeasible
 from tfplace.choosing.baselines import Plan
@@ -169,10 +170,8 @@ class StepTimes:
 
     def _leveled(self, change: FloatArray) -> dict[str, FloatArray]:
         """{placement: f8[runs] logs of steps, all rounds}, as if all had been in the last round."""
-        runs: dict[str, list[FloatArray]] = {}
-        for g, each in zip(change, self._rounds, strict=True):
-            for name, logs in each.items():
-                runs.setdefault(name, []).append(logs - g)
+        rounds = zip(change, self._rounds, strict=True)
+        runs = by_key((name, logs - g) for g, each in rounds for name, logs in each.items())
         return {name: np.concatenate(parts) for name, parts in runs.items()}
 
     def _changes(self) -> FloatArray:
@@ -182,10 +181,8 @@ class StepTimes:
         ]
         g = np.zeros(len(medians))
         for _ in range(POLISHES if len(medians) > 1 else 0):
-            seen: dict[str, list[float]] = {}
-            for shift, each in zip(g, medians, strict=True):
-                for name, x in each.items():
-                    seen.setdefault(name, []).append(x - shift)
+            rounds = zip(g, medians, strict=True)
+            seen = by_key((name, x - shift) for shift, each in rounds for name, x in each.items())
             t = {name: float(np.median(xs)) for name, xs in seen.items() if len(xs) > 1}
             for r, each in enumerate(medians):
                 if common := [x - t[name] for name, x in each.items() if name in t]:
