@@ -178,7 +178,12 @@ class _Linker:
         flat.versions.CopyFrom(graph_def.versions)
         origins = []
         shapes = {with_index(spec.tensor): spec for spec in self.feeds}
-        raw_nodes, inputs = self._raw_nodes(), self._all_inputs()
+        # Of all ops that run, in the order of the file, and what their NodeDefs name as inputs.
+        raw_nodes = {name: raw for name, raw in self.opener.raw.items() if name in self.inputs_of}
+        inputs = {
+            name: [*data, *(f"^{op}" for op in self.controls_of[name])]
+            for name, data in self.inputs_of.items()
+        }
         ordered = self._ordered(raw_nodes, inputs)
         for name in ordered:
             raw = raw_nodes[name]
@@ -215,17 +220,6 @@ class _Linker:
             },
             opened=self._opened(),
         )
-
-    def _raw_nodes(self) -> dict[str, RawNode]:
-        """{op that runs: its node}, in the order of the file."""
-        return {name: raw for name, raw in self.opener.raw.items() if name in self.inputs_of}
-
-    def _all_inputs(self) -> dict[str, list[str]]:
-        """{op that runs: what its NodeDef names as inputs}."""
-        return {
-            name: [*inputs, *(f"^{op}" for op in self.controls_of[name])]
-            for name, inputs in self.inputs_of.items()
-        }
 
     def _after(self, name: str) -> tuple[str, ...]:
         """The ops of the run that the op graph puts before an op, though no edge says so."""

@@ -91,8 +91,8 @@ def feeds_of_opened(
     flow = ElementFlow(flat, properties)
     ranges, contents = IndexRanges(flow), StringContents(flow)
     hints = _Hints(
-        form_of={tensor: ranges.form(tensor) for tensor in _numbers(feeds)},
-        maker_of={tensor: contents.maker(tensor) for tensor in _strings(feeds)},
+        {s.tensor: ranges.form(s.tensor) for s in feeds if s.dtype.startswith(_MAY_INDEX)},
+        {s.tensor: contents.maker(s.tensor) for s in feeds if s.dtype == "string"},
     )
     arrays = {spec.tensor: _random(spec, hints, seed) for spec in feeds}
     arrays = made_consistent(flat.graph_def, properties, feeds, arrays)
@@ -114,14 +114,6 @@ class _Hints:
 
     form_of: Mapping[str, Form] = dataclasses.field(default_factory=dict)
     maker_of: Mapping[str, MakeString | None] = dataclasses.field(default_factory=dict)
-
-
-def _numbers(feeds: Sequence[TensorSpec]) -> list[str]:
-    return [spec.tensor for spec in feeds if spec.dtype.startswith(_MAY_INDEX)]
-
-
-def _strings(feeds: Sequence[TensorSpec]) -> list[str]:
-    return [spec.tensor for spec in feeds if spec.dtype == "string"]
 
 
 def _require_complete(spec: TensorSpec) -> tuple[int, ...]:

@@ -62,7 +62,9 @@ def export_keras(file: ModelFile) -> Exported:
         ) from error
     directory = os.path.join(temporary_directory(), "exported")
     errors = []
-    for loader in _loaders(config):
+    is_of_tf_keras = config["keras_version"].startswith(_WRITTEN_BY_TF_KERAS)
+    # The one that wrote the file comes first.
+    for loader in (_tf_keras, _keras) if is_of_tf_keras else (_keras, _tf_keras):
         try:
             with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Keras prints what it saved, and what it skipped
@@ -118,13 +120,6 @@ def _read_hdf5_config(path: str) -> tuple[Json, str, Json]:
     if isinstance(version, bytes):
         version = version.decode("utf-8", "replace")
     return parsed(config), str(version), training
-
-
-def _loaders(config: Json) -> list[Callable[[str, str, Json], tuple[str, ...]]]:
-    """The exporters of Keras 3 and tf_keras; the one that wrote the file comes first."""
-    if config["keras_version"].startswith(_WRITTEN_BY_TF_KERAS):
-        return [_tf_keras, _keras]
-    return [_keras, _tf_keras]
 
 
 def _keras(path: str, directory: str, training: Json) -> tuple[str, ...]:

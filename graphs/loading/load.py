@@ -253,7 +253,9 @@ def _require_whole_checkpoint(path: str, prefix: str) -> None:
     if not os.path.isfile(prefix + ".index"):
         return  # TensorFlow's first format is one file, which the reader has just read
     num_bytes = sum(shard.stat().st_size for shard in shards)
-    if not _has_all(shards) or num_bytes < wanted:
+    # "-of-00002" at their end says how many there are.
+    is_short = not shards or len(shards) != int(shards[0].name.rpartition("-of-")[2])
+    if is_short or num_bytes < wanted:
         raise ModelError(
             f"reading model {path!r}: its variables take at least {wanted:,} bytes, found "
             f"{num_bytes:,} in {len(shards)} files {prefix + '.data-*'!r}; {_WHAT_TO_DO}"
@@ -263,8 +265,3 @@ def _require_whole_checkpoint(path: str, prefix: str) -> None:
 def _string_bytes(value: np.ndarray) -> int:
     """The fewest bytes of a tensor of strings in a checkpoint: a checksum, lengths, the strings."""
     return 4 + sum(1 + len(string) for string in np.ravel(value).tolist())
-
-
-def _has_all(shards: list[Path]) -> bool:
-    """Whether the files are as many as the "-of-00002" at their end says."""
-    return bool(shards) and len(shards) == int(shards[0].name.rpartition("-of-")[2])

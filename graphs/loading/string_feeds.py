@@ -15,7 +15,7 @@ import numpy as np
 from graphs import op_types
 from graphs.loading.index_ranges import ElementFlow
 from graphs.names import data_inputs
-from graphs.protos import FunctionDef, NodeDef, attribute
+from graphs.protos import NodeDef, attribute
 
 FEATURE_LIMIT = 100
 """Integer features are below this, as integer inputs are."""
@@ -45,9 +45,10 @@ class StringContents:
                 return _base64
             if node.op == "ParseTensor":
                 return functools.partial(_tensor, attribute(node, "out_type").type)
-            library = self._flow.flat.library
-            if node.op in _LEAD_INTO_BODIES and any(map(_decodes, library.values())):
-                return _picture
+            if node.op in _LEAD_INTO_BODIES:
+                bodies = (function.node_def for function in self._flow.flat.library.values())
+                if any(_PICTURE_OP.fullmatch(each.op) for body in bodies for each in body):
+                    return _picture
         return None
 
     def _readers(self, tensor: str) -> Iterator[NodeDef]:
@@ -95,11 +96,6 @@ class StringContents:
         if values is None:
             return []
         return [value.decode(errors="replace") for value in np.ravel(values).tolist()]
-
-
-def _decodes(function: FunctionDef) -> bool:
-    """Whether an op of a FunctionDef decodes pictures."""
-    return any(_PICTURE_OP.fullmatch(node.op) for node in function.node_def)
 
 
 def _example(features: Mapping[str, tuple[int, int]], rng: np.random.Generator) -> bytes:

@@ -7,11 +7,11 @@ differentiates ops of one graph and because gradients of a call could not be pla
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from graphs.building.never_evaluated import never_evaluated, restore_evaluated
 from graphs.errors import ModelError
-from graphs.flat_graph import FlatGraph, Origin
+from graphs.flat_graph import FlatGraph
 from graphs.function_library import add_functions, bodies
 from graphs.protos import Graph, GraphDef, Operation, Tensor
 from graphs.source_model import SourceModel, Variable
@@ -61,7 +61,7 @@ def with_training_step(model: SourceModel) -> SourceModel:
         mode="train",
         step_origin=origin,
         guessed=(*model.guessed, f"the model has no training step; the run is {origin}"),
-        origins=_origins(flat),
+        origins=dict(zip((node.name for node in flat.graph_def.node), flat.origins, strict=True)),
     )
 
 
@@ -161,8 +161,3 @@ def _merged(original: GraphDef, step: GraphDef) -> GraphDef:
     result.library.CopyFrom(original.library)
     add_functions(result, step)
     return result
-
-
-def _origins(flat: FlatGraph) -> Mapping[str, Origin]:
-    """{op of the flat graph: where it stands in the model}."""
-    return dict(zip((node.name for node in flat.graph_def.node), flat.origins, strict=True))

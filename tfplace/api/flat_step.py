@@ -358,9 +358,7 @@ def _is_same(leaf: Structure, example: Structure) -> bool:
     """Whether a value is the one that was baked in; 1, 1.0 and True are three values."""
     if leaf is example:
         return True
-    if type(leaf) is not type(example) or tf.is_tensor(leaf):
-        return False
-    return bool(leaf == example)
+    return type(leaf) is type(example) and not tf.is_tensor(leaf) and bool(leaf == example)
 
 
 def _tensor(value: Structure, spec: tf.TensorSpec, casts: bool) -> Tensor:

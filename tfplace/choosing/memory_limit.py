@@ -118,9 +118,7 @@ def _held_name(problem: Problem, held: HeldIntervals, index: int) -> str:
     name = graph.op_names[int(held.op[index])]
     if index < graph.num_tensors:
         return f"{name}:{graph.tensor_output[index]}"
-    if index >= len(held.op) - graph.num_ops:
-        return f"temporary of {name}"
-    return f"copy of {name}"
+    return f"temporary of {name}" if index >= len(held.op) - graph.num_ops else f"copy of {name}"
 
 
 def _smaller_steps(

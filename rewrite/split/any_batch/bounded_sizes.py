@@ -7,6 +7,7 @@ nothing at 32, 35 and 1,029 entries, and each shard's part at five. Such numbers
 and followed to the ops that are told them and to what these make.
 """
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -75,7 +76,8 @@ class _Graph:
         behind: set[str] = set()  # what these make
         for node in self._facts[0].flat.graph_def.node:
             data = [tensor_of(name) for name in data_inputs(node)]
-            outputs = [f"{node.name}:{i}" for i in range(self._num_outputs(node.name))]
+            names = (f"{node.name}:{i}" for i in itertools.count())
+            outputs = list(itertools.takewhile(self._states.__contains__, names))
             for index, tensor in enumerate(outputs):
                 self._mark(node, data, tensor, index)
             answer = self._decided[0].answer_of_op[node.name]
@@ -90,12 +92,6 @@ class _Graph:
                 found.add(node.name)
                 behind.update(outputs)
         return found
-
-    def _num_outputs(self, op: str) -> int:
-        count = 0
-        while f"{op}:{count}" in self._states:
-            count += 1
-        return count
 
     def _varies(self, tensor: str) -> bool:
         one, other = (each.shape(tensor) for each in self._facts)

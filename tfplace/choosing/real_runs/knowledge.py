@@ -90,7 +90,7 @@ class Proposer:
         for plan in self._known_by_prediction(knowledge, set(promising))[: config.num_known]:
             if knowledge.promised(theta, fastest[0], plan) > knowledge.noise():
                 promising[plan.key] = plan
-        return [] if not promising else [*fastest[: config.num_again], *promising.values()]
+        return [*fastest[: config.num_again], *promising.values()] if promising else []
 
     def _found(
         self, knowledge: Knowledge, fastest: Sequence[Plan], title: str

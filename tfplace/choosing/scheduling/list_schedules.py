@@ -285,7 +285,7 @@ def _follows_its_own(
 
 def by_longest_path(problem: Problem, device_of_op: IntArray) -> IntArray:
     """i4[N]: the op with the longest path to the end goes first; of equals the lowest."""
-    return _positions(-path_to_end(problem, device_of_op))
+    return _numbered(np.argsort(-path_to_end(problem, device_of_op), kind="stable"))
 
 
 def by_shard(problem: Problem, device_of_op: IntArray) -> IntArray:
@@ -424,10 +424,6 @@ def path_to_end(problem: Problem, device_of_op: IntArray) -> FloatArray:
         rest = (path[u] + m for u, m in zip(users[first:last], moves[first:last], strict=True))
         path[op] += max(rest, default=0.0)
     return np.array(path)
-
-
-def _positions(value: FloatArray) -> IntArray:
-    return _numbered(np.argsort(value, kind="stable"))
 
 
 def _numbered(sorted_ops: np.ndarray) -> IntArray:

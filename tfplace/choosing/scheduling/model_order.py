@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -241,9 +240,5 @@ def writable(prepared: LoadedModel, edges: OrderEdges) -> OrderEdges:
         return edges
     named = origin_edges(prepared, edges)
     kept = set(without_cycles(prepared.source.graph_def, named))
-    return _where(edges, [edge in kept for edge in named])
-
-
-def _where(edges: OrderEdges, kept: Sequence[bool]) -> OrderEdges:
-    mask = np.array(kept, dtype=bool)
+    mask = np.array([edge in kept for edge in named], dtype=bool)
     return OrderEdges(edges.before[mask], edges.after[mask])

@@ -205,7 +205,6 @@ def _area(use: MemoryUse, makespan: float, top: float) -> str:
     seconds, held = thinned(use, makespan, MAX_POINTS)
     x = MEMORY_WIDTH * seconds / (makespan or 1.0)
     y = MEMORY_HEIGHT - MEMORY_HEIGHT * held / top
-    path = [f"M0,{MEMORY_HEIGHT}"]
-    for left, height in zip(x.tolist(), y.tolist(), strict=True):
-        path.append(f"H{left:.1f}V{height:.1f}")
-    return "".join((*path, f"H{MEMORY_WIDTH}V{MEMORY_HEIGHT}Z"))
+    points = zip(x.tolist(), y.tolist(), strict=True)
+    path = "".join(f"H{left:.1f}V{height:.1f}" for left, height in points)
+    return f"M0,{MEMORY_HEIGHT}{path}H{MEMORY_WIDTH}V{MEMORY_HEIGHT}Z"

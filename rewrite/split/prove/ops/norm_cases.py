@@ -198,8 +198,7 @@ def _cut_out(
 ) -> bytes:
     """The ops that make some tensors of what is fed, all of them from `inside`."""
     graph_def = type(flat.graph_def)(versions=flat.graph_def.versions)
-    for name, (shape, dtype) in feeds.items():
-        graph_def.node.append(placeholder(name, dtype, shape))
+    graph_def.node.extend(placeholder(name, dtype, shape) for name, (shape, dtype) in feeds.items())
     todo, done = [op_of(tensor) for tensor in outputs], set[str]()
     while todo:
         name = todo.pop()
