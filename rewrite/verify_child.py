@@ -126,10 +126,9 @@ def _after_one_step(runner: "_Runner", check: Check) -> list[ComparedValue]:
     first, second, placed = (runner.run(each, num_steps=1) for each in runs)
     agreement = OutputAgreement.of(first.values(), runner.narrowest)
     nudged = [runner.run(check.given, 1, nudge) for nudge in _nudges(agreement)]
-    values = compared(first, second, placed, agreement, nudged)
     return [
         dataclasses.replace(value, name=f"{value.name} after one step")
-        for value in values
+        for value in compared(first, second, placed, agreement, nudged)
         if value.name.startswith("variable ")
     ]
 
@@ -324,8 +323,7 @@ def _component(outputs: Mapping[str, Structure], key: str) -> Tensor:
     name, _, part = key.rpartition("/")
     value = outputs[name]
     if isinstance(value, tf.SparseTensor):
-        parts = {"indices": value.indices, "values": value.values, "shape": value.dense_shape}
-        return parts[part]
+        return {"indices": value.indices, "values": value.values, "shape": value.dense_shape}[part]
     return tf.nest.flatten(value, expand_composites=True)[int(part)]
 
 

@@ -124,8 +124,7 @@ def _join_additions(
     """Changes what is found of AddN that are joined."""
     is_sum = np.array([node.op == "AddN" for node in nodes], dtype=bool)
     # What is read twice, or what a control edge waits for, stays as it is.
-    num_readers = np.bincount(edges.producer[edges.producer >= 0], minlength=len(nodes))
-    may_go = is_sum & (num_readers == 1)
+    may_go = is_sum & (np.bincount(edges.producer[edges.producer >= 0], minlength=len(nodes)) == 1)
     goes = np.flatnonzero((of_edge >= 0) & is_sum[edges.consumer] & may_go[edges.producer])
     joined = dict(zip(of_edge[goes].tolist(), edges.consumer[goes].tolist(), strict=True))
     for output in kept:

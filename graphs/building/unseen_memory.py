@@ -138,8 +138,7 @@ def _bytes(held: Held | None, count: int) -> int:
     """Of a list's elements, `count` where its length isn't known; 0 where they aren't known."""
     import tensorflow as tf
 
-    shapes = () if held is None else (held.element, held.declared)
-    for shape in shapes:
+    for shape in () if held is None else (held.element, held.declared):
         if held is not None and shape is not None and min(shape, default=0) >= 0:
             length = held.length if held.length >= 0 else count
             return length * math.prod(shape) * int(tf.as_dtype(held.dtype).size)

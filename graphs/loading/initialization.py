@@ -72,8 +72,7 @@ def with_saved_variables(
         ):
             if value.name == _VALUE and reader.has_tensor(value.checkpoint_key):
                 keys[_name_of(view, op)] = value.checkpoint_key
-    reached = view.ancestors([start.restore_op])
-    if not {view.nodes[op].op for op in reached} - _OF_A_SAVER:
+    if not {view.nodes[op].op for op in view.ancestors([start.restore_op])} - _OF_A_SAVER:
         start = dataclasses.replace(start, restore_op="", filename_tensor="")
     return dataclasses.replace(
         start,

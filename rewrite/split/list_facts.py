@@ -101,8 +101,7 @@ def complete_list(facts: TensorFacts, node: NodeDef, inputs: Sequence[str]) -> N
         shape = facts.shape(inputs[0])
         facts.elements[output] = Element() if shape is None else _rows(shape)
     elif node.op == "TensorListSetItem":  # what is left out is read as zeros
-        may_grow = attr_of(node, "resize_if_index_out_of_bounds").b
-        length = None if may_grow else first.length
+        length = None if attr_of(node, "resize_if_index_out_of_bounds").b else first.length
         item = Element(facts.shape(inputs[-1]), length=length)
         facts.elements[output] = joined(first, item)
     elif node.op == "TensorListPushBack":

@@ -94,8 +94,7 @@ class NodeWriter:
 
     def shared_const(self, value: np.ndarray, shard: int | None = None) -> str:
         """A constant; each shard has its own, so that none has to travel between them."""
-        is_shared = shard is None or self._is_of_shard
-        scope = "split" if is_shared else f"split/shard_{shard}"
+        scope = "split" if shard is None or self._is_of_shard else f"split/shard_{shard}"
         key = scope, str(value.dtype), value.shape, value.tobytes()
         if key not in self._consts:
             name = self.free_name(f"{scope}/const_{len(self._consts)}")

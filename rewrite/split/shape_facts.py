@@ -146,8 +146,7 @@ class Facts(TensorFacts):
 
     def _complete_optional(self, node: NodeDef, optional: str) -> None:
         """What is taken out of an Optional is what was put in."""
-        made = self.put_in(optional)
-        facts, tensors = made or (self, [])
+        facts, tensors = self.put_in(optional) or (self, [])
         for index, tensor in enumerate(tensors):
             output = f"{node.name}:{index}"
             self.learn_shape(output, facts.shape(tensor))

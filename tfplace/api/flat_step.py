@@ -98,10 +98,9 @@ class FlatStep:
 
     def arrays(self, fed: Sequence[Tensor]) -> dict[str, np.ndarray]:
         """{argument of the signature that `save` writes: array} of a call's tensors."""
-        both = enumerate(zip(fed, self._specs, strict=True))
         return {
             f"input_{number}": np.asarray(tensor.numpy(), spec.dtype.as_numpy_dtype)
-            for number, (tensor, spec) in both
+            for number, (tensor, spec) in enumerate(zip(fed, self._specs, strict=True))
         }
 
     @property
@@ -170,8 +169,7 @@ class FlatStep:
     def packed(self, outputs: Mapping[str, Tensor]) -> Structure:
         """A call's outputs in the structure that the step returns."""
         structure = self._concrete.structured_outputs
-        leaves = _parts(structure)
-        values = [outputs.get(f"output_{i}", leaf) for i, leaf in enumerate(leaves)]
+        values = [outputs.get(f"output_{i}", leaf) for i, leaf in enumerate(_parts(structure))]
         return _of_parts(structure, values)
 
     def save(self, folder: str) -> None:

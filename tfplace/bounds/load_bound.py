@@ -194,8 +194,7 @@ def best_window(
     column = np.searchsorted(last, tail, side="right") - 1
     shape = (len(first), len(last))
     cell = row * len(last) + column
-    filled = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-    is_empty = _sum_above(filled) == 0
+    is_empty = _sum_above(np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)) == 0
     best = (0.0, 0.0, 0.0)
     for each in weights:
         cost = least_costs(classes.seconds, each)

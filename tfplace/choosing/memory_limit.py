@@ -322,8 +322,7 @@ def _least_count(
         return None
     usable = min(float(problem.usable_bytes()[device]), peak_bytes)
     rest = peak_bytes - variables
-    fitting = (count for count in COUNTS if variables + gradients + rest / count <= usable)
-    return next(fitting, None)
+    return next((count for count in COUNTS if variables + gradients + rest / count <= usable), None)
 
 
 def _gradient_bytes(problem: Problem, here: np.ndarray) -> float:

@@ -351,8 +351,7 @@ def places_of_shards(cluster: Cluster, num_shards: int) -> tuple[Place, ...]:
     Returns:
       Hosts, and devices of all hosts, numbered from 0 as the cluster has them.
     """
-    devices = [d for d in cluster.devices if d.type != "CPU"] or list(cluster.devices)
-    names = _hosts(devices)
+    names = _hosts([d for d in cluster.devices if d.type != "CPU"] or list(cluster.devices))
     number = {name: i for i, name in enumerate(dict.fromkeys(names))}
     each = [(number[name], device) for device, name in enumerate(names)]
     return tuple(each[shard % len(each)] for shard in range(num_shards))

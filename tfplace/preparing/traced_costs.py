@@ -54,8 +54,7 @@ def with_traced_seconds(
         kind = device_kind(device)
         if kind not in traced:
             continue
-        nodes = traced[kind]
-        seconds, known = _priced(nodes, alone_seconds[kind], op_types)
+        seconds, known = _priced(traced[kind], alone_seconds[kind], op_types)
         here = np.isfinite(costs.op_seconds[:, d])
         op_seconds[here, d] = np.bincount(op_of_node, seconds, num_ops)[here]
         provenance[:, d] = _of_ops(known, op_of_node, num_ops)

@@ -61,6 +61,5 @@ def joined_state(elements: ListElements, before: State, after: State) -> State |
         held = before.held if isinstance(before, Optioned) and before == after else None
         return Optioned(held, frozenset().union(*roots))
     if before == WHOLE:
-        is_combined = isinstance(after, Partial) and after.combine != "sum"
-        return None if is_combined else after
+        return None if isinstance(after, Partial) and after.combine != "sum" else after
     return before if after in (before, WHOLE) else None

@@ -156,8 +156,7 @@ class _Body:
 
     def read(self, nodes: list[NodeDef]) -> None:
         """Makes the ops, and then has them read each other."""
-        made = [self._made(node) for node in nodes]
-        for node, (wide, casts) in zip(nodes, made, strict=True):
+        for node, (wide, casts) in zip(nodes, [self._made(node) for node in nodes], strict=True):
             for index, name in enumerate(wide.input):
                 wide.input[index] = self.moved.get(_full(name, self._function), name)
             if node.op in FORMULAS and not self._function and wide.op != node.op:

@@ -75,5 +75,4 @@ def norm(view: OpView, is_taken_apart: bool = False) -> Answer:
 
 def norm_gradient(view: OpView, is_taken_apart: bool = False) -> Answer:
     """FusedBatchNormGrad*: inputs 0 and 1 hold images; outputs 1 and 2 sum over them."""
-    sums = (SUM, SUM)
-    return _norm(view, is_taken_apart, num_images=2, num_vectors=2, further_outputs=sums)
+    return _norm(view, is_taken_apart, num_images=2, num_vectors=2, further_outputs=(SUM, SUM))

@@ -135,12 +135,11 @@ def group_features(graph: OpGraph, table: OpTable, grouping: Grouping) -> Featur
     """
     adjacency = group_adjacency(graph, grouping)
     seconds = group_sums(table.seconds, grouping)[:, np.newaxis]
-    size = group_sums(table.output_bytes, grouping)[:, np.newaxis]
     return _side_by_side(
         {
             "type_counts": _log_share(group_sums(table.type_counts, grouping).toarray()),
             "output_shapes": _log_share(group_sums(table.output_shapes, grouping)),
-            "output_bytes": _log_share(size),
+            "output_bytes": _log_share(group_sums(table.output_bytes, grouping)[:, np.newaxis]),
             "seconds": seconds / max(float(seconds.sum()), 1e-12),
             "successors": adjacency,
             "predecessors": adjacency.T,

@@ -78,8 +78,7 @@ def minimum_cuts(problem: Problem, seed: int = 0) -> IntArray:
       i4[B, N], distinct; all on one device where only one works.
     """
     simulator = Simulator(problem, num_threads=1)
-    seconds = fastest_seconds(problem, problem.allowed())
-    weights = (seconds, op_bytes_estimate(simulator))
+    weights = (fastest_seconds(problem, problem.allowed()), op_bytes_estimate(simulator))
     num_devices = len(working_devices(problem))
     cuts = [
         legal(problem, cut)

@@ -126,8 +126,7 @@ class _Beginning:
             op: max((place[each] for each in before[op]), default=place[op] - size)
             for op in self.next
         }
-        stack = sorted(self.next, key=lambda op: (came[op], turn[op]))
-        first = [*self.at_once, *stack]
+        first = [*self.at_once, *sorted(self.next, key=lambda op: (came[op], turn[op]))]
         placed = set(first)
         others = [op for op in np.argsort(turn).tolist() if op not in placed]
         drawn = np.empty(size, dtype=np.int32)
@@ -157,8 +156,7 @@ def _with_loops(prepared: PreparedModel) -> tuple[Problem, list[_Loop]]:
 
     def rows(names: Iterable[str]) -> list[int]:
         """Tensors; -1 for what does not leave its op."""
-        inputs = map(parse_input, names)
-        return [row.get((number[each.op], each.output), -1) for each in inputs]
+        return [row.get((number[each.op], each.output), -1) for each in map(parse_input, names)]
 
     source = np.arange(graph.num_tensors)
     for node in nodes:

@@ -410,8 +410,7 @@ class _Run:
                 return list(inside)
             least, asked = self.last_cost.get(buffer, (-1.0, -LONG_AGO))
             if self.num_dropped - asked >= LONG_AGO:
-                ops = {self.producer[each] for each in inside}
-                least = sum(self.seconds[op] for op in ops)
+                least = sum(self.seconds[op] for op in {self.producer[each] for each in inside})
             per_cost = size**weights.size * min(wait, self.end_seconds) ** weights.wait
             candidates.append((least**weights.cost / per_cost, per_cost, buffer))
         best, chosen = np.inf, None

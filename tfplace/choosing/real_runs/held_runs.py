@@ -111,8 +111,7 @@ class RealRuns:
         if not len(plan.device_of_op):
             return max(self._predicted.values(), default=0.0)
         if plan.key not in self._predicted:
-            placement = plan.device_of_op[None]
-            seconds = self._model.seconds(self._model.as_taken, placement)[0]
+            seconds = self._model.seconds(self._model.as_taken, plan.device_of_op[None])[0]
             self._predicted[plan.key] = float(seconds)
         return self._predicted[plan.key]
 

@@ -152,8 +152,7 @@ def _that_can_be_timed(rivals: Sequence[_Rival], seconds: float, held: HeldRuns)
     """
     left, chosen = seconds - BEGIN_SECONDS * (not held.begun), set()
     first = [rival for rival in rivals if rival.candidate.name == SINGLE] + [rivals[0]]
-    others = sorted(rivals, key=lambda rival: rival.candidate.step_seconds)
-    for rival in [*first, *others]:
+    for rival in [*first, *sorted(rivals, key=lambda rival: rival.candidate.step_seconds)]:
         if id(rival) in chosen:
             continue
         is_begun = run_tag(rival.found.prepared.source, rival.candidate) in held.begun

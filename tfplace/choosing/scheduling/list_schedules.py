@@ -142,8 +142,7 @@ def _proposed(
             if rank is None:
                 yield reads, None, reads
             else:
-                sequence = _sequence(held, device_of_op, rank, anchors)
-                yield reads, rank, _joined(reads, sequence)
+                yield reads, rank, _joined(reads, _sequence(held, device_of_op, rank, anchors))
     if is_split(problem) and is_relayed:
         yield from _in_flight(problem, device_of_op, anchors)
 
@@ -356,8 +355,7 @@ def by_memory(problem: Problem, schedule: Schedule) -> IntArray:
     for targets in behind:
         waits_for[list(targets)] += 1
     buffer = _buffers(schedule.shares)
-    is_buffer = buffer == np.arange(len(buffer))
-    size = np.where(is_buffer, graph.tensor_alloc_bytes, 0).tolist()
+    size = np.where(buffer == np.arange(len(buffer)), graph.tensor_alloc_bytes, 0).tolist()
     kept = set(np.flatnonzero(schedule.shares == np.arange(len(buffer))).tolist())
     reads: list[set[int]] = [set() for _ in range(num_ops)]
     readers: dict[int, set[int]] = {}

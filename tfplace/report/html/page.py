@@ -102,10 +102,9 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
         tiles.append((f"{measured.speedup:.2f}x", f"as fast as {measured.baseline}, measured"))
     gap = report.gap if report.any_split is None else report.any_split["gap"]
     if gap is not None and report.bound_sentence:
-        proven = gap <= PROVEN_GAP
         tiles.append(
             ("optimal", "proven, as the simulator counts")
-            if proven
+            if gap <= PROVEN_GAP
             else (f"+{gap_text(gap)}", "at most above the best possible")
         )
     moved = bytes_text(report.best.transfer_bytes)

@@ -141,8 +141,7 @@ def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: DType)
         return (2 * whole + 1 if is_factor else whole).astype(dtype)  # many even ones make a zero
     if "float" in given.dtype or given.dtype.startswith("complex"):
         count = min(math.prod(shape), _PERIOD)
-        floats = _floats(case, position, rng, count, dtype)
-        numbers = np.resize(floats.astype(dtype), shape)
+        numbers = np.resize(_floats(case, position, rng, count, dtype).astype(dtype), shape)
         if case.node.op in _DEFINITE and position == 0:
             return _definite(numbers)
         if case.node.op == "HistogramFixedWidth" and position == 1:

@@ -74,10 +74,9 @@ def _keyed(
         written = [n.SerializeToString(deterministic=True) for n in (bare, copy)]
         key = (*written, *(i.key for i in inputs), answer.outputs, answer.is_mean, *lists.items())
         shapes = decided.facts.shape_of[node.name]
-        library = flat.graph_def.library if any(named_functions(bare)) else None
         case = OpCase(
             node.name, 1, bare, copy, inputs, tuple(map(of_rows, answer.outputs)), lists, shapes,
-            sizes, answer.is_mean, library,
+            sizes, answer.is_mean, flat.graph_def.library if any(named_functions(bare)) else None,
         )  # fmt: skip
         yield key, case
 

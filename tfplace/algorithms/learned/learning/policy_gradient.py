@@ -139,8 +139,7 @@ class Descent:
     def step(self, tape: tf.GradientTape, loss: Tensor) -> None:
         """One step down the loss that the tape recorded."""
         weights = self._policy.trainable_variables
-        gradients = tape.gradient(loss, weights)
-        self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
 
     def state(self) -> snapshot.Snapshot:
         """The weights ("policy/0", ...) and Adam's moments ("optimizer/0", ...)."""

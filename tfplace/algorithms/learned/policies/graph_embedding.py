@@ -70,8 +70,7 @@ class GraphEmbedding(tf.Module):
         for neighbours, message, update in zip(towards, self.messages, self.updates, strict=True):
             x = start
             for _ in range(self._rounds):
-                heard = tf.einsum("ij,sjk->sik", neighbours, message(x))
-                x = start + update(heard)
+                x = start + update(tf.einsum("ij,sjk->sik", neighbours, message(x)))
             embedded.append(x)
         return tf.concat(embedded, axis=-1)
 
