@@ -284,8 +284,7 @@ def write_object_devices(meta_graph: MetaGraphDef) -> None:
         if saved.WhichOneof("kind") == "variable":
             saved.variable.device = ""
     handles = {n.name: n for n in meta_graph.graph_def.node if n.op in _HANDLE_OPS}
-    object_of_handle = dict(_bound(meta_graph, handles))
-    object_of_handle = {**_by_shared_name(meta_graph, handles), **object_of_handle}
+    object_of_handle = _by_shared_name(meta_graph, handles) | dict(_bound(meta_graph, handles))
     for name, index in object_of_handle.items():
         kind = objects[index].WhichOneof("kind")
         if kind == "variable":

@@ -10,15 +10,7 @@ from graphs.function_library import bodies
 from graphs.protos import GraphDef, NodeDef
 from rewrite.call_graph import CallGraph, Place, device_of_place, places_of
 from rewrite.compare_graphs import same_graphs
-from rewrite.order.order_edges import (
-    MARK,
-    OrderEdge,
-    add_marked,
-    check_order,
-    forget,
-    marked,
-    placed_edges,
-)
+from rewrite.order import order_edges
 from rewrite.pass_base import PassResult, RewriteError, op_path, run_passes
 from rewrite.specialize_functions import SpecializeFunctions
 
@@ -63,7 +55,7 @@ def known_origins(graph_def: GraphDef, device_of_origin: Mapping[Origin, str]) -
 def place_graph(
     graph_def: GraphDef,
     device_of_origin: Mapping[Origin, str],
-    order: Collection[OrderEdge] = (),
+    order: Collection[order_edges.OrderEdge] = (),
     is_proven_later: bool = False,
 ) -> PassResult:
     """Makes a GraphDef with exactly these devices and order; the input is left as it is.
@@ -100,7 +92,7 @@ class PlaceOps:
     """
 
     device_of_origin: Mapping[Origin, str]
-    order: Collection[OrderEdge] = ()
+    order: Collection[order_edges.OrderEdge] = ()
 
     def requires(self, graph_def: GraphDef) -> None:
         """Any GraphDef will do: what it has no place for is found, once, where it is placed."""
@@ -115,7 +107,7 @@ class PlaceOps:
         calls = CallGraph(graph_def)
         device_of = device_of_place(calls, self.device_of_origin)
         firsts: dict[Place, set[str]] = {}
-        for (first, then), places in placed_edges(calls, self.order).items():
+        for (first, then), places in order_edges.placed_edges(calls, self.order).items():
             if not places:
                 raise PlacementError(
                     f"ordering {then.node!r} after {first.node!r}: the graph has no body with "
@@ -150,26 +142,26 @@ def _is_other(node: NodeDef, device: str, firsts: Collection[str] | None) -> boo
     """Whether anything is to be changed of a node."""
     return (
         node.device != device
-        or (MARK in node.attr and set(marked(node)) != firsts)
+        or (order_edges.MARK in node.attr and set(order_edges.marked(node)) != firsts)
         or (firsts is not None and any(f"^{first}" not in node.input for first in firsts))
     )
 
 
 def _place(node: NodeDef, device: str, firsts: Collection[str]) -> None:
     node.device = device
-    if MARK in node.attr and (not firsts or set(marked(node)) != firsts):
-        forget(node)
+    if order_edges.MARK in node.attr and (not firsts or set(order_edges.marked(node)) != firsts):
+        order_edges.forget(node)
     there = set(node.input) if firsts else ()
     for first in sorted(firsts):
         if f"^{first}" not in there:
-            add_marked(node, first)
+            order_edges.add_marked(node, first)
 
 
 def check_rewrite(
     given: GraphDef,
     placed: GraphDef,
     device_of_origin: Mapping[Origin, str],
-    order: Collection[OrderEdge] = (),
+    order: Collection[order_edges.OrderEdge] = (),
 ) -> None:
     """Compares a GraphDef with what the passes made of it.
 
@@ -182,7 +174,7 @@ def check_rewrite(
         was wanted, or one has a device that nobody asked for.
       PlacementError: device_of_origin names an op that the graph doesn't have.
     """
-    check_order(placed, order)
+    order_edges.check_order(placed, order)
     same_graphs(given, placed)
     check_devices(placed, device_of_origin)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from graphs.errors import ModelError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 from graphs.loading import riegeli
-from graphs.loading.riegeli import SIGNATURE
 from graphs.protos import Message
 
 KINDS_WANTED = "a GraphDef, a MetaGraphDef, a SavedModel directory, or a Keras .keras or .h5 file"
@@ -143,7 +142,7 @@ def _sniff_file(path: str) -> ModelFile:
     for offset, magic, what in _KNOWN_ELSEWHERE:
         if content[offset : offset + len(magic)] == magic:
             raise ModelError(f"reading model {path!r}: it is {what}")
-    if content.startswith(SIGNATURE):
+    if content.startswith(riegeli.SIGNATURE):
         from graphs.loading.chunked_proto import read_chunked
 
         proto = read_chunked(path, content, new_message("saved_model"))

@@ -12,20 +12,10 @@ import tensorflow as tf
 
 from graphs.errors import UsageError
 from graphs.protos import KerasModel, KerasObject, Structure, TfVariable
+from tfplace.api import keras_models
 from tfplace.api.example_call import bound, example_call
 from tfplace.api.flags import OptimizeFlags
 from tfplace.api.flat_step import TRAIN
-from tfplace.api.keras_models import (
-    as_keras_data,
-    fit,
-    is_keras_model,
-    keras_example,
-    keras_step,
-    made_of,
-    openings,
-    require_the_same,
-    reset_metrics,
-)
 from tfplace.api.placings import Placings
 from tfplace.report.report import Report
 
@@ -49,7 +39,7 @@ class PlacedStep:
     ) -> None:
         self.report: Report = placings.report
         self._function, self._placings, self._model = function, placings, model
-        self._made_of = () if model is None else made_of(model)
+        self._made_of = () if model is None else keras_models.made_of(model)
         with tf.device("/device:CPU:0"):  # a variable, as a tf.function calls without this Python
             # Whether it has run steps that the originals don't know of.
             self._is_ahead = tf.Variable(False, trainable=False, name="is_ahead")
@@ -63,8 +53,8 @@ class PlacedStep:
         """
         is_keras = self._model is not None
         if is_keras:
-            require_the_same(self._model, self._made_of, "calling a placed step")
-            args, keywords = as_keras_data(args), as_keras_data(keywords)
+            keras_models.require_the_same(self._model, self._made_of, "calling a placed step")
+            args, keywords = keras_models.as_keras_data(args), keras_models.as_keras_data(keywords)
         call = bound(self._function, args, keywords, "calling a placed step")
         form = self._placings.form_of(call, casts=is_keras)
         fed = form.fed(call, casts=is_keras)
@@ -116,7 +106,7 @@ class PlacedStep:
         """
         doing = "fitting a model with a placed step"
         self._require_model(doing)
-        require_the_same(self._model, self._made_of, doing)
+        keras_models.require_the_same(self._model, self._made_of, doing)
         if bool(self._is_ahead):
             raise UsageError(
                 f"{doing}: the step was called since its variables and "
@@ -124,7 +114,7 @@ class PlacedStep:
                 "and load other weights after that if you mean these"
             )
         try:
-            return fit(self._model, self, self._pairs, args, keywords)
+            return keras_models.fit(self._model, self, self._pairs, args, keywords)
         finally:
             self._is_ahead.assign(False)
 
@@ -135,7 +125,7 @@ class PlacedStep:
           UsageError: it was made of no Keras model.
         """
         self._require_model("resetting the metrics of a placed step")
-        for variable in reset_metrics(self._model):
+        for variable in keras_models.reset_metrics(self._model):
             original, placed = self._placings.placed_of.get(id(variable), (None, None))
             if original is not None:
                 placed.assign(original)
@@ -188,9 +178,9 @@ def place(
                 f"placing a step: {name} is set by the step itself; leave it out, or use "
                 "tfplace.optimize on a model's path"
             )
-    if is_keras_model(step):
-        example_args = keras_example(step, example_args)
-        function = keras_step(step, example_args)
+    if keras_models.is_keras_model(step):
+        example_args = keras_models.keras_example(step, example_args)
+        function = keras_models.keras_step(step, example_args)
         model = step
     else:
         function, model = _callable(step), None
@@ -205,7 +195,7 @@ def place(
             "such as (32, 7)"
         )
     traced = function if hasattr(function, "get_concrete_function") else tf.function(function)
-    placings = Placings(traced, call, flags, () if model is None else openings(model))
+    placings = Placings(traced, call, flags, () if model is None else keras_models.openings(model))
     if call is not None:
         for size in batch_sizes:
             other = call.of_size(size)

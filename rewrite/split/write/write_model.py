@@ -13,18 +13,12 @@ from graphs.loading.saved_model_file import read_signatures
 from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
 from graphs.protos import FunctionDef, GraphDef, MetaGraphDef, NodeDef, ObjectGraph, shape_proto
 from graphs.source_model import SourceModel, TensorSpec
+from rewrite import written_signature
 from rewrite.emit import saved_with
 from rewrite.split.functions import as_body
 from rewrite.split.split_step import SplitStep
 from rewrite.split.write.split_graph import redirect, redirect_signatures, split_beside
 from rewrite.split.write.weights import WholeFirst, names_of_pieces
-from rewrite.written_signature import (
-    has_own,
-    run_name,
-    signature_call,
-    signature_map,
-    whole_signature,
-)
 
 
 def written(
@@ -37,8 +31,8 @@ def written(
       own: its main graph.
       outputs: {Identity op of both steps: the fetched tensor that it stands for}.
     """
-    name = run_name(source)
-    call, start = signature_call(own, source.fetches), source.initialization
+    name = written_signature.run_name(source)
+    call, start = written_signature.signature_call(own, source.fetches), source.initialization
     meta_graph = copy.deepcopy(source.meta_graph_def)
     whole: Sequence[str] = ()
     if call is not None and source.saved_model_dir and name in source.signatures:
@@ -59,7 +53,9 @@ def written(
         if meta_graph is not None:
             meta_graph.graph_def.CopyFrom(graph_def)
             # Where a signature is made of the run, `build_saved_model` makes that one, too.
-            redirect_signatures(meta_graph, name, both.whole_tensor, has_own(source))
+            redirect_signatures(
+                meta_graph, name, both.whole_tensor, written_signature.has_own(source)
+            )
     split = dataclasses.replace(
         source,
         graph_def=_with_shapes(graph_def, source.feeds),
@@ -113,7 +109,7 @@ def write_split_signature(
     meta_graph.graph_def.library.function.append(whole)
     _have_others_call(meta_graph.graph_def, call.name, {function_name: whole.signature.name})
     _write_body(function, call.name, argument_of, step, library_of(meta_graph.graph_def))
-    added = whole_signature(name, meta_graph.signature_def)
+    added = written_signature.whole_signature(name, meta_graph.signature_def)
     _add_whole_call(meta_graph, name, call, whole.signature.name, added)
     if meta_graph.HasField("object_graph_def"):
         _add_whole_object(
@@ -247,7 +243,7 @@ def _add_whole_object(
 ) -> None:
     """Makes the unsplit step an object beside the split one, so that TensorFlow 2 loads it."""
     objects.concrete_functions[whole].CopyFrom(objects.concrete_functions[function])
-    signatures = signature_map(objects)
+    signatures = written_signature.signature_map(objects)
     if signatures is not None:
         [child] = [each for each in signatures.children if each.local_name == name]
         own = objects.nodes.add()

@@ -9,13 +9,7 @@ from graphs.op_graph import FloatArray
 from graphs.problem import Measurement, Outcome, Problem
 from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import PlacetoConfig
-from tfplace.algorithms.learned.learning import appraisal
-from tfplace.algorithms.learned.learning.policy_gradient import (
-    Descent,
-    mean_entropy,
-    policy_gradient_loss,
-    require_finite,
-)
+from tfplace.algorithms.learned.learning import appraisal, policy_gradient
 from tfplace.algorithms.learned.policies import placement_features
 from tfplace.algorithms.learned.policies.distributions import chosen_log_probs, log_prior
 from tfplace.algorithms.learned.policies.graph_embedding import GraphEmbedding, GraphState
@@ -50,7 +44,7 @@ class Placeto:
         self._priors = log_prior(self.grouped.allowed)
         widths = placement_features.GROUP_WIDTH, placement_features.DEVICE_WIDTH
         self._policy = GraphEmbedding(widths, self.config.units, self.config.rounds, seed)
-        self._descent = Descent(self._policy, self.config.optimizer)
+        self._descent = policy_gradient.Descent(self._policy, self.config.optimizer)
         self._rng = np.random.default_rng(seed)
         self._reference = appraisal.reference_seconds(problem)
         seconds = np.where(self.grouped.allowed, self._features.seconds, np.inf)
@@ -140,7 +134,7 @@ class Placeto:
         """Lets the policy choose a device for a group."""
         state = self._graph_state(group)
         logs = self._log_distributions(self._relations, state).numpy()[0]
-        require_finite("Placeto", {"log-probability": logs})
+        policy_gradient.require_finite("Placeto", {"log-probability": logs})
         self._move(group, state, int(np.argmax(logs + self._rng.gumbel(size=len(logs)))))
 
     def _move(self, group: int, state: GraphState, device: int) -> None:
@@ -176,15 +170,18 @@ class Placeto:
             tf.constant(advantages, tf.float32),
         )
         scalars = {"loss": float(loss), "entropy": float(entropy)}
-        require_finite("Placeto", scalars)
+        policy_gradient.require_finite("Placeto", scalars)
         return {**scalars, "return": float(returns[0])}
 
     def _descent_step(self, states: GraphState, devices: Tensor, advantage: Tensor) -> Tensor:
         with tf.GradientTape() as tape:
             logs = self._policy.log_distributions(self._relations, states)[:, tf.newaxis]
             chosen = chosen_log_probs(logs, devices[:, tf.newaxis])
-            entropy = mean_entropy(logs)
-            loss = policy_gradient_loss(chosen, advantage) - self.config.entropy_weight * entropy
+            entropy = policy_gradient.mean_entropy(logs)
+            loss = (
+                policy_gradient.policy_gradient_loss(chosen, advantage)
+                - self.config.entropy_weight * entropy
+            )
         self._descent.step(tape, loss)
         return loss, entropy
 

@@ -11,7 +11,6 @@ from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import PostConfig
 from tfplace.algorithms.learned.learning import policy_gradient
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
-from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy, require_finite
 from tfplace.algorithms.learned.policies.distributions import (
     GroupedProposal,
     ProbabilityArray,
@@ -106,9 +105,9 @@ class Post:
                 old, tf.constant(proposal.devices), tf.constant(advantages, tf.float32)
             )
             scalars["loss"] = float(loss)
-        require_finite("Post", {**scalars, "logits": self._policy.logits.numpy()})
+        policy_gradient.require_finite("Post", {**scalars, "logits": self._policy.logits.numpy()})
         now = self._policy.log_distributions()[tf.newaxis]
-        scalars["entropy"] = float(mean_entropy(now))
+        scalars["entropy"] = float(policy_gradient.mean_entropy(now))
         scalars["kl"] = float(tf.reduce_mean(policy_gradient.kl_divergence(old[:1], now)))
         return scalars
 

@@ -8,15 +8,7 @@ import tensorflow as tf
 from graphs.op_graph import FloatArray, IntArray
 from graphs.protos import Tensor
 from tfplace.algorithms.learned.config import AdamConfig, Seq2SeqConfig
-from tfplace.algorithms.learned.learning.policy_gradient import (
-    Descent,
-    kl_divergence,
-    mean_entropy,
-    penalised_loss,
-    policy_gradient_loss,
-    probability_ratio,
-    require_finite,
-)
+from tfplace.algorithms.learned.learning import policy_gradient
 from tfplace.algorithms.learned.policies.distributions import (
     GroupedProposal,
     ProbabilityArray,
@@ -31,15 +23,19 @@ Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 def reinforce_loss(new: Tensor, old: Tensor, devices: Tensor, advantage: Tensor) -> Tensor:
     """REINFORCE's Loss; the old distributions don't matter to it."""
-    return policy_gradient_loss(chosen_log_probs(new, devices), advantage)
+    return policy_gradient.policy_gradient_loss(chosen_log_probs(new, devices), advantage)
 
 
 def proximal_loss(
     new: Tensor, old: Tensor, devices: Tensor, advantage: Tensor, beta: float
 ) -> Tensor:
     """Spotlight's and Post's loss: proximal policy optimisation with a penalty of weight `beta`."""
-    ratio = probability_ratio(chosen_log_probs(new, devices), chosen_log_probs(old, devices))
-    return penalised_loss(ratio, advantage, kl_divergence(old, new), beta)
+    ratio = policy_gradient.probability_ratio(
+        chosen_log_probs(new, devices), chosen_log_probs(old, devices)
+    )
+    return policy_gradient.penalised_loss(
+        ratio, advantage, policy_gradient.kl_divergence(old, new), beta
+    )
 
 
 class SequenceLearner:
@@ -58,7 +54,7 @@ class SequenceLearner:
         """Makes an untrained policy; `shape` is F features per group and D devices."""
         policy, optimizer = configs
         self._policy = Seq2Seq(*shape, policy, seed)
-        self._descent = Descent(self._policy, optimizer)
+        self._descent = policy_gradient.Descent(self._policy, optimizer)
         self._loss = loss
         self._sample = tf.function(self._policy.sample, jit_compile=policy.compiled)
         self._descend = tf.function(self._descent_step, jit_compile=policy.compiled)
@@ -72,7 +68,7 @@ class SequenceLearner:
           DivergedError: a probability is not a number.
         """
         devices, logs = (part.numpy() for part in self._sample(sequence, tf.constant(noise)))
-        require_finite("a sequence-to-sequence policy", {"log-probability": logs})
+        policy_gradient.require_finite("a sequence-to-sequence policy", {"log-probability": logs})
         return devices, logs
 
     def learn(
@@ -96,7 +92,7 @@ class SequenceLearner:
         for _ in range(steps):
             tensors = self._descend(sequence, *arguments)
         scalars = {name: float(value) for name, value in tensors.items()}
-        require_finite("a sequence-to-sequence policy", scalars)
+        policy_gradient.require_finite("a sequence-to-sequence policy", scalars)
         return scalars
 
     def state(self) -> Snapshot:
@@ -114,5 +110,5 @@ class SequenceLearner:
             new = self._policy.log_distributions(sequence, devices)
             loss = self._loss(new, old, devices, advantage)
         self._descent.step(tape, loss)
-        kl = tf.reduce_mean(kl_divergence(old, new))
-        return {"loss": loss, "entropy": mean_entropy(new), "kl": kl}
+        kl = tf.reduce_mean(policy_gradient.kl_divergence(old, new))
+        return {"loss": loss, "entropy": policy_gradient.mean_entropy(new), "kl": kl}

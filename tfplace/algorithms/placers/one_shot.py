@@ -11,7 +11,6 @@ from tfplace.algorithms.placers.legal import distinct, fallback_order, legal
 from tfplace.grouping.coarsen import coarsen
 from tfplace.grouping.quotient import group_allowed
 from tfplace.search.kept import snapshot
-from tfplace.search.kept.snapshot import Snapshot
 from tfplace.search.trial import Proposal
 
 # Makes placements i4[B, N], when they are asked for.
@@ -37,7 +36,7 @@ class OneShot:
         """Nothing to learn."""
         return {}
 
-    def state(self) -> Snapshot:
+    def state(self) -> snapshot.Snapshot:
         """Whether it has proposed."""
         return {"proposed": np.array(self._proposed)}
 

@@ -30,8 +30,7 @@ class OrderEdges:
 
 def order_edges(before: list[int], after: list[int]) -> OrderEdges:
     """The edges of two lists, each edge once."""
-    pairs = np.array([before, after], dtype=np.int32).reshape(2, -1)
-    pairs = np.unique(pairs, axis=1)
+    pairs = np.unique(np.array([before, after], dtype=np.int32).reshape(2, -1), axis=1)
     return OrderEdges(pairs[0], pairs[1])
 
 

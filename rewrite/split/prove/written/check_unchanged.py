@@ -13,19 +13,13 @@ from graphs.loading.saved_model_file import main_ops
 from graphs.names import op_of
 from graphs.protos import GraphDef, Library, NodeDef, ObjectGraph, SignatureDef, Signatures
 from graphs.source_model import SourceModel
+from rewrite import written_signature
 from rewrite.compare_graphs import same_content, same_message
 from rewrite.model_builder import given_graph
 from rewrite.pass_base import RewriteError
 from rewrite.split.prove.written.prove_written import OneToOne, PairedGraphs
 from rewrite.split.write.split_graph import rename_tensors
 from rewrite.split.write.weights import without_pieces
-from rewrite.written_signature import (
-    has_own,
-    run_name,
-    signature_call,
-    signature_map,
-    whole_signature,
-)
 
 _BESIDE = frozenset({"_class", "_output_shapes", "frame_name"})
 """Attributes that say nothing of what is computed, or are compared otherwise."""
@@ -39,9 +33,9 @@ def prove_others(given: SourceModel, split: SourceModel) -> None:
     """
     own, there = _graph(given), without_pieces(_graph(split))
     before, after = given.meta_graph_def, split.meta_graph_def
-    name, added, functions = run_name(given), "", {}
-    if has_own(given):
-        added = whole_signature(name, before.signature_def)
+    name, added, functions = written_signature.run_name(given), "", {}
+    if written_signature.has_own(given):
+        added = written_signature.whole_signature(name, before.signature_def)
     if added and given.saved_model_dir:
         functions = _other_function(own, there, given.fetches, after.signature_def, added)
     paired = _paired(own, there, functions)
@@ -72,7 +66,7 @@ def _other_function(
     own: GraphDef, there: GraphDef, fetches: Sequence[str], signatures: Signatures, added: str
 ) -> dict[str, str]:
     """{function that the run calls: the unsplit one, which all others call}, if it calls one."""
-    call = signature_call(own, fetches)
+    call = written_signature.signature_call(own, fetches)
     if call is None:
         return {}
     function = called_function(call, library_of(own))
@@ -132,7 +126,7 @@ def _same_objects(
     wanted.CopyFrom(before)
     for own, whole in functions.items():
         wanted.concrete_functions[whole].CopyFrom(before.concrete_functions[own])
-        signatures = signature_map(wanted)
+        signatures = written_signature.signature_map(wanted)
         if signatures is not None:
             callers = [c for c in signatures.children if _function(wanted, c.node_id) == own]
             if [child.local_name for child in callers] != [name]:

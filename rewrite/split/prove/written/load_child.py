@@ -34,8 +34,7 @@ def made_loadable(request: LoadRequest, scratch: Path) -> Loadable:
 
 def loaded_models(request: LoadRequest, made: Loadable, scratch: Path) -> LoadedModels:
     """Loads them."""
-    written = _why_not(made.directory, request.tags, made.signatures)
-    written = written or _why_not_read(made)
+    written = _why_not(made.directory, request.tags, made.signatures) or _why_not_read(made)
     if not written:
         return LoadedModels(is_fewer=made.is_fewer)
     if request.given_directory:
