@@ -89,7 +89,8 @@ def spread_parts(graph: Graph, num_parts: int) -> None:
     ops = graph.get_operations()
     part_of_op: dict[str, int] = {}
     for op in ops:
-        part = _own_part(op)
+        node = op.node_def
+        part = node.attr[PART_ATTRIBUTE].i if PART_ATTRIBUTE in node.attr else None
         if part is None:
             part = _leading_part(op, part_of_op)
         if part is not None:
@@ -98,11 +99,6 @@ def spread_parts(graph: Graph, num_parts: int) -> None:
         if op.name not in part_of_op:
             part_of_op[op.name] = _following_part(op, part_of_op)
     _write(ops, part_of_op, num_parts)
-
-
-def _own_part(op: Operation) -> int | None:
-    node = op.node_def
-    return node.attr[PART_ATTRIBUTE].i if PART_ATTRIBUTE in node.attr else None
 
 
 def _leading_part(op: Operation, part_of_op: dict[str, int]) -> int | None:

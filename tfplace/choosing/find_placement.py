@@ -13,6 +13,7 @@ from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import legal
 from tfplace.algorithms.table import stages_of
 from tfplace.budget import PARTS
+from tfplace.choosing import device_counts
 from tfplace.choosing.baselines import (
     GIVEN,
     LEAST_SECONDS,
@@ -24,16 +25,6 @@ from tfplace.choosing.baselines import (
 )
 from tfplace.choosing.budget import has_finalists
 from tfplace.choosing.data_parallel import EvenSplit, data_parallel_candidate
-from tfplace.choosing.device_counts import (
-    FOUND_FIRST,
-    NONE,
-    OnDevices,
-    by_devices,
-    found_on_fewer,
-    limits_beside,
-    on_fewer_devices,
-    reserved,
-)
 from tfplace.choosing.memory_limit import too_many
 from tfplace.choosing.ties import without_idle
 from tfplace.choosing.unsplit_baselines import TriedShards, Unsplit
@@ -118,9 +109,9 @@ class Searched:
             return dict(self.unsplit.reported())
         return {each.name: as_reported(each, problem) for each in self.baselines}
 
-    def by_devices(self, problem: Problem, chosen: Candidate) -> list[OnDevices]:
+    def by_devices(self, problem: Problem, chosen: Candidate) -> list[device_counts.OnDevices]:
         """The best step found on 1, 2, 4, ... devices, split or not."""
-        rows = by_devices(problem, [*self.everything, chosen])
+        rows = device_counts.by_devices(problem, [*self.everything, chosen])
         return rows if self.unsplit is None else self.unsplit.better(rows)
 
 
@@ -172,8 +163,10 @@ def find_placement(
         # The rounds of real runs search on.
         left = PARTS["first_search"].of(left)
     trials = None if options.max_trials is None else max(options.max_trials - num_trials, 1)
-    reserve = NONE if options.evaluator == "measure" else reserved(problem, left, trials)
-    limits = limits_beside(reserve, Limits(left, trials), problem)
+    reserve = device_counts.NONE
+    if options.evaluator != "measure":
+        reserve = device_counts.reserved(problem, left, trials)
+    limits = device_counts.limits_beside(reserve, Limits(left, trials), problem)
     with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):
         result = search(run, evaluator, limits, progress.search, folder)
         candidates = list(known)
@@ -183,7 +176,7 @@ def find_placement(
             candidates.append(Candidate(f"found by {options.algorithm}", placement, outcome))
         if result.interrupted:
             return Searched(baselines, candidates, result)
-        fewer = on_fewer_devices(problem, candidates, reserve, options.seed)
+        fewer = device_counts.on_fewer_devices(problem, candidates, reserve, options.seed)
     return Searched(baselines, candidates, result, fewer)
 
 
@@ -234,11 +227,11 @@ def _found_first(
     For a model only by `auto`.
     """
     is_wanted = options.algorithm == "auto" or isinstance(prepared, ProblemAlone)
-    is_done = any(each.name.startswith(FOUND_FIRST) for each in known)
+    is_done = any(each.name.startswith(device_counts.FOUND_FIRST) for each in known)
     if not is_wanted or options.evaluator == "measure" or is_done:
         return [], 0
     limits = Limits(seconds, options.max_trials)
-    return found_on_fewer(prepared.instance, known, limits, options.seed)
+    return device_counts.found_on_fewer(prepared.instance, known, limits, options.seed)
 
 
 def _baselines(

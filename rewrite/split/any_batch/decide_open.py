@@ -8,15 +8,7 @@ from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import op_of
 from graphs.source_model import TensorSpec
-from rewrite.split.any_batch.agreement import (
-    cut_at_one_size,
-    cut_though_open_elsewhere,
-    decisions_seen_twice,
-    differences,
-    differences_at_length,
-    of_another_size,
-    split_among,
-)
+from rewrite.split.any_batch import agreement
 from rewrite.split.any_batch.bounded_sizes import of_bounded_sizes
 from rewrite.split.any_batch.data_dependent_ranks import (
     UNSURE_RANK,
@@ -104,16 +96,16 @@ class _Deciding:
             first, second = self._decided(self._step), self._decided(self._larger)
             if not second.refused <= first.refused:
                 return None
-            first = decisions_seen_twice(first, second)
+            first = agreement.decisions_seen_twice(first, second)
             not_cut, whole = self._of_two_batches(first, second), dict[str, str]()
             if not not_cut:
-                whole = differences(first, second, self._kept_whole)
+                whole = agreement.differences(first, second, self._kept_whole)
             if not not_cut and not whole:
                 lengths = [self._decided(each) for each in self._lengths]
                 if not self._are_held and not all(at.refused <= first.refused for at in lengths):
                     self._hold_lengths(first)
                     continue
-                first = functools.reduce(decisions_seen_twice, lengths, first)
+                first = functools.reduce(agreement.decisions_seen_twice, lengths, first)
                 not_cut, whole = self._of_lengths(first, lengths)
             if not not_cut and not whole:
                 axes = {feed: [*each] for feed, each in self._step.open_axes.items()}
@@ -121,7 +113,7 @@ class _Deciding:
                     first, is_open=True, open_axes=axes, following=self._along
                 )
             self._not_cut |= not_cut
-            self._kept_whole.update({**whole, **split_among(not_cut, first)})
+            self._kept_whole.update({**whole, **agreement.split_among(not_cut, first)})
 
     def _decided(self, step: OpenStep) -> Decisions:
         return decide(
@@ -144,10 +136,10 @@ class _Deciding:
         """Ops that are not of the batch's size at all sizes: the first of them that are found."""
         grown = second if self._grown is None else self._decided(self._grown)
         return (
-            cut_at_one_size(first, second)
-            or (set() if self._far is None else of_another_size(first, self._far))
+            agreement.cut_at_one_size(first, second)
+            or (set() if self._far is None else agreement.of_another_size(first, self._far))
             or of_bounded_sizes(first, grown)
-            or cut_though_open_elsewhere(first, second)
+            or agreement.cut_though_open_elsewhere(first, second)
         )
 
     def _of_lengths(
@@ -159,9 +151,11 @@ class _Deciding:
             if (longer := self._with_more(step)) is not None:
                 bounded = of_bounded_sizes(at, self._decided(longer))
                 not_cut |= bounded
-                whole.update(split_among(bounded, at))  # it may be whole at the first length
-            not_cut |= of_another_size(first, at) | cut_though_open_elsewhere(first, at)
-            whole.update(differences_at_length(first, at))
+                # It may be whole at the first length.
+                whole.update(agreement.split_among(bounded, at))
+            not_cut |= agreement.of_another_size(first, at)
+            not_cut |= agreement.cut_though_open_elsewhere(first, at)
+            whole.update(agreement.differences_at_length(first, at))
         return not_cut, whole
 
     def _hold_lengths(self, first: Decisions) -> None:
