@@ -72,13 +72,10 @@ def emit(
         saved_model = _moved(source, built, made)
     ignored = _place(source, saved_model, device_of_origin, order)
     _write_saved_model(saved_model, made)
-    graph_file = (
-        b""
-        if source.saved_model_dir
-        else _graph_file(
-            given_graph(source), saved_model.meta_graphs[0].graph_def, device_of_origin, order
-        )
-    )
+    graph_file = b""
+    if not source.saved_model_dir:
+        placed = saved_model.meta_graphs[0].graph_def
+        graph_file = _graph_file(given_graph(source), placed, device_of_origin, order)
     _write_extra(made, extra_files, graph_file)
     renew_fingerprint(made)
     return ignored
@@ -247,8 +244,7 @@ def _graph_file(
         result = place_graph(given, known.device_of_origin, known_order(given, order)).graph_def
     else:
         device_of_op = {node.name: node.device for node in placed.node}
-        result = type(given)()
-        result.CopyFrom(given)
+        result = copy.deepcopy(given)
         for node in result.node:
             node.device = device_of_op.get(node.name, "")
         add_order(result, order)

@@ -299,9 +299,7 @@ class Plan:
             batch = ", empty batch" if is_empty else ""
             self.left_out.append(f"signature {name}{batch}: {why}")
             return None
-        return {k: np.asarray(made[spec.tensor]) for k, spec in signature.inputs.items()} | dict(
-            fed
-        )
+        return {k: np.asarray(made[spec.tensor]) for k, spec in signature.inputs.items()} | fed
 
     def _as_the_run(self, signature: Signature, feeds: Arrays) -> dict[str, np.ndarray]:
         """{input: array that the run is fed}; none for a signature of other inputs."""

@@ -300,9 +300,7 @@ def origin_devices(
 ) -> Mapping[Origin, str]:
     """{Origin: device string} of every node that is in the model, those inside units too."""
     devices = [device_names[d] for d in device_of_op[built.op_of_node].tolist()]
-    own = {
-        origin: device for origin, device in zip(flat.origins, devices, strict=True) if origin.node
-    }
+    own = {o: device for o, device in zip(flat.origins, devices, strict=True) if o.node}
     return {**devices_inside_units(flat, devices), **own}
 
 

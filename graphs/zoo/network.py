@@ -151,9 +151,7 @@ class Network:
         method = tf.AggregationMethod.EXPERIMENTAL_TREE if training.running_sum else None
         gradients = v1.gradients(loss, variables, aggregation_method=method)
         if training.dense_gradients:
-            gradients = [
-                tf.convert_to_tensor(gradient, name="dense_gradient") for gradient in gradients
-            ]
+            gradients = [tf.convert_to_tensor(each, name="dense_gradient") for each in gradients]
         if training.clip_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, training.clip_norm, name="clip")
         pairs = list(zip(gradients, variables, strict=True))

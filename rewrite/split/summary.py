@@ -76,9 +76,7 @@ def summary_of(flat: FlatGraph, decisions: Decisions, step: SplitStep) -> SplitS
         sums=step.num_sums,
         joins=step.num_joins,
         cuts=step.num_cuts,
-        whole_because=[
-            WholeBecause(op, count, reason) for (op, reason), count in reasons.most_common()
-        ],
+        whole_because=[WholeBecause(op, n, reason) for (op, reason), n in reasons.most_common()],
         below_ops=len(below_whole(flat, decisions)),
     )
 

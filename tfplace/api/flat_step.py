@@ -162,9 +162,7 @@ class FlatStep:
         A dimension that is unknown, as within a tf.function, may be another than one that it was
         traced for.
         """
-        return all(
-            _covers(spec.shape, shape) for spec, shape in zip(self._specs, shapes, strict=True)
-        )
+        return all(_covers(own, shape) for own, shape in zip(self.shapes, shapes, strict=True))
 
     def packed(self, outputs: Mapping[str, Tensor]) -> Structure:
         """A call's outputs in the structure that the step returns."""

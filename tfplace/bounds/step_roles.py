@@ -81,9 +81,7 @@ def step_roles(problem: Problem) -> StepRoles:
     quickest = np.full((len(number), problem.num_devices), np.inf)
     np.minimum.at(quickest, role_of_op, seconds)
     part, tensors = _part(problem, kept, seconds)
-    names_of_sums = [
-        _what_is_summed(name, graph.op_types[op]) for op, name in enumerate(graph.op_names)
-    ]
+    names_of_sums = list(map(_what_is_summed, graph.op_names, graph.op_types))
     return StepRoles(
         num_shards=num_shards,
         problem=part,

@@ -76,9 +76,7 @@ def _latest(output: str, kept: Path | None) -> "Checkpoint | None":
         for path in (output, None if kept is None else str(kept))
         if path and os.path.exists(path)
     ]
-    return max(
-        map(read_checkpoint, paths), key=lambda checkpoint: checkpoint.episodes, default=None
-    )
+    return max(map(read_checkpoint, paths), key=lambda each: each.episodes, default=None)
 
 
 def _facts(output: str, result: "TrainingResult") -> dict[str, Json]:

@@ -309,9 +309,8 @@ def _traced(
     steps = []
     for placed, pair in chosen:
         tell(f"tracing {pair.name}")
-        step = traced_step(
-            prepared, pair.name, placed, (pair.predicted_seconds, pair.measured_seconds)
-        )
+        seconds = pair.predicted_seconds, pair.measured_seconds
+        step = traced_step(prepared, pair.name, placed, seconds)
         if isinstance(step, TracedStep):
             steps.append((placed.device_of_op, step))
     return steps

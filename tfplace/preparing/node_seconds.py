@@ -110,9 +110,7 @@ def _seconds_of_rows(traces: Sequence[StepTrace]) -> Mapping[tuple[str, str], fl
                 of_step[op, device] = of_step.get((op, device), 0.0) + seconds
         for key, seconds in of_step.items():
             seen.setdefault(key, []).append(seconds)
-    return {
-        key: float(np.median(values)) * len(values) / len(traces) for key, values in seen.items()
-    }
+    return {key: float(np.median(each)) * len(each) / len(traces) for key, each in seen.items()}
 
 
 def _busy_seconds(trace: StepTrace) -> float:

@@ -277,9 +277,7 @@ def inspect(prepared: PreparedModel) -> Inspection:
 def _op_types(problem: Problem) -> list[OpTypeRow]:
     graph = problem.graph
     fastest = problem.op_seconds.min(axis=1)
-    out_bytes = np.bincount(
-        graph.tensor_producer, weights=graph.tensor_bytes, minlength=graph.num_ops
-    )
+    out_bytes = np.bincount(graph.tensor_producer, graph.tensor_bytes, graph.num_ops)
     rows = [
         OpTypeRow(op_type, num_ops, seconds, int(num_bytes))
         for op_type, num_ops, seconds, num_bytes in graph.by_type(fastest, out_bytes)

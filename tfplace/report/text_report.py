@@ -269,10 +269,8 @@ def simulation_facts(
       can_run: whether every op lies where it has a kernel; nothing is told of a step that can't.
     """
     problem, baseline = prepared.problem, None
-    is_even = prepared.split is not None and prepared.split.num_shards == len(
-        working_devices(problem)
-    )
-    if is_even:
+    split, num_devices = prepared.split, len(working_devices(problem))
+    if split is not None and split.num_shards == num_devices:
         baseline = data_parallel_baseline(prepared, options)
     kind = parallelism_facts(parallelism_of(problem, device_of_op), problem) if can_run else None
     return {"split": split_facts(prepared.split), "parallelism": kind, "data_parallel": baseline}

@@ -28,9 +28,7 @@ def slice_(view: OpView) -> Answer:
     if taken is None:
         return answer
     before, blocks = taken
-    numbers = {
-        position: {state.axis: each} for position, each in ((1, before), (2, blocks)) if each
-    }
+    numbers = {i: {state.axis: each} for i, each in ((1, before), (2, blocks)) if each}
     return Split((state, WHOLE, WHOLE), (blocks,), numbers)
 
 

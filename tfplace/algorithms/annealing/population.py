@@ -190,9 +190,7 @@ class Population:
 
     def _new_chains(self) -> list[Chain]:
         first = self._seed * 1000 + 500 * self.round.is_fused
-        return [
-            Chain(self.problem, first + number, self._config) for number in range(self._num_chains)
-        ]
+        return [Chain(self.problem, first + i, self._config) for i in range(self._num_chains)]
 
     def _levels(self) -> list[Levels]:
         """Levels of this slot for each chain."""

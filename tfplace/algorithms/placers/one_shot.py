@@ -63,9 +63,7 @@ def single_devices(problem: Problem, seed: int = 0) -> IntArray:
     devices = list(range(problem.num_devices))
     if problem.num_devices > MANY_DEVICES and not (problem.pinned_device >= 0).any():
         devices = sorted({_kind(problem, device): device for device in devices[::-1]}.values())
-    placements = [
-        legal(problem, np.full(problem.num_ops, device, dtype=np.int32)) for device in devices
-    ]
+    placements = [legal(problem, np.full(problem.num_ops, d, dtype=np.int32)) for d in devices]
     return distinct(placements)
 
 

@@ -159,10 +159,8 @@ class StepTimes:
 
     def seconds(self) -> dict[str, float]:
         """{placement: its step on the machine as it was in the last round}."""
-        change = self._changes()
-        return {
-            name: float(np.exp(np.median(runs))) for name, runs in self._leveled(change).items()
-        }
+        leveled = self._leveled(self._changes())
+        return {name: float(np.exp(np.median(runs))) for name, runs in leveled.items()}
 
     def noise(self) -> dict[str, float]:
         """{placement: standard deviation of the log of its step}."""

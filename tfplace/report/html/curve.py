@@ -50,10 +50,9 @@ def best_so_far(search: JsonObject, bound_seconds: float | None) -> str:
 
     lines = [_axes(at, low, high, last)]
     if bound_seconds and bound_seconds >= low:
-        lines.append(
-            f"<path class='bound' d='M{at(0, bound_seconds)} L{at(last, bound_seconds)}'/>"
-        )
-        lines.append(_label(at(last, bound_seconds), "bound", "end"))
+        end = at(last, bound_seconds)
+        lines.append(f"<path class='bound' d='M{at(0, bound_seconds)} L{end}'/>")
+        lines.append(_label(end, "bound", "end"))
     lines += [
         f"<path class='line d{_colour(number)}' d='{path}'/>"
         for number, path in enumerate(_paths(points, stages, at))
