@@ -135,9 +135,7 @@ class CallOpener:
             return "a conditional of constants and assertions"
         if conditionals.calls_back(raw.node, body.calls, self.library):
             return "a conditional that ends a recursion"
-        if any(
-            path in body.paths for path in conditionals.boundary_names(raw.origin.node, raw.node)
-        ):
+        if not body.paths.isdisjoint(conditionals.boundary_names(raw.origin.node, raw.node)):
             return "a conditional whose ops would take names of other ops"
         return ""
 

@@ -234,9 +234,7 @@ def _remedy(view: GraphView) -> str:
 
 def sinks(view: GraphView) -> tuple[str, ...]:
     """Outputs that no op uses, those of ops that save, restore or initialise left out."""
-    saving = view.descendants(
-        name for name, node in view.nodes.items() if _saves_or_restores(view, node)
-    )
+    saving = view.descendants(n for n, node in view.nodes.items() if _saves_or_restores(view, node))
     unused = [
         name
         for name, node in view.nodes.items()

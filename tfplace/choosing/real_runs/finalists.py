@@ -64,9 +64,7 @@ def judged(
       rivals: at least one.
       results: seconds, or why it could not run, of each.
     """
-    measured = {
-        index: result for index, result in enumerate(results) if not isinstance(result, Infeasible)
-    }
+    measured = {i: result for i, result in enumerate(results) if not isinstance(result, Infeasible)}
     least = min(measured.values(), default=math.inf)
     tied = [index for index, median in measured.items() if median <= least * (1.0 + TIE)]
     winner = min(
