@@ -80,11 +80,10 @@ class FunctionRunner:
 
     def _initialize(self, graph_def: GraphDef, initialization: Initialization) -> None:
         values, others = _starting_values(graph_def, self._run, self._request.seed)
-        for names in _in_turn(values, variable_nodes(graph_def)):
-            # One function for all small ones: each has to be traced and optimized.
-            assign = _assign_function(graph_def, names)
+        if values:  # one function for all of them: each has to be traced and optimized
+            assign = _assign_function(graph_def, values)
             # Led by this process: the first device may have no room for what others get.
-            assign(*(tf.constant(values[name]) for name in names))
+            assign(*(tf.constant(value) for value in values.values()))
         for ops in others:
             if ops:
                 needed = subgraph(graph_def, ops, ())
@@ -348,7 +347,7 @@ def _variables_of(graph_def: GraphDef) -> GraphDef:
     return variables
 
 
-def _assign_function(graph_def: GraphDef, names: Sequence[str]) -> TfFunction:
+def _assign_function(graph_def: GraphDef, names: Iterable[str]) -> TfFunction:
     """A function that gives variables the values that it is called with."""
     known = variable_nodes(graph_def)
     nodes = [known[name] for name in names]
