@@ -101,13 +101,20 @@ def parallelism_of(problem: Problem, device_of_op: IntArray) -> Parallelism:
         variable_bytes=held,
     )
     if len(devices) < 2:
-        kind = ACCUMULATION if known.num_shards else ONE_DEVICE
+        in_turn = known.num_shards and not _has_pieces(problem, by_op)
+        kind = ACCUMULATION if in_turn else ONE_DEVICE
         return dataclasses.replace(known, kind=kind, true_share=float(share.max(initial=0.0)))
     if not known.num_shards:
         return dataclasses.replace(known, kind=MODEL_PARALLEL)
     if len(groups) == 1:
         return _as_one_group(known, problem, by_op)
     return _as_groups(known, problem, by_op)
+
+
+def _has_pieces(problem: Problem, by_op: "Work") -> bool:
+    """Whether weights are cut, so that shards are no parts of the batch."""
+    types = np.array(problem.graph.op_types)
+    return bool((types[by_op.shard_of_op >= 0] == "VarHandleOp").any())
 
 
 def _as_one_group(known: Parallelism, problem: Problem, by_op: "Work") -> Parallelism:
@@ -129,9 +136,7 @@ def _as_groups(known: Parallelism, problem: Problem, by_op: "Work") -> Paralleli
         return known
     sizes = {len(devices) for _, devices in known.groups}
     if sizes == {1}:
-        kinds = np.array(problem.graph.op_types)
-        has_pieces = (kinds[by_op.shard_of_op >= 0] == "VarHandleOp").any()
-        kind = TENSOR_PARALLEL if has_pieces else DATA_PARALLEL
+        kind = TENSOR_PARALLEL if _has_pieces(problem, by_op) else DATA_PARALLEL
         return dataclasses.replace(known, kind=kind, true_share=share)
     if len(sizes) > 1:
         return known

@@ -1,5 +1,7 @@
 """The kind of parallelism of hand-made placements of each kind."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -94,6 +96,14 @@ def test_one_device():
         kinds.ACCUMULATION,
         "all 4 shards on GPU:0 (gradient accumulation)",
     )
+
+
+def test_pieces_of_weights_are_no_parts_of_a_batch():
+    both = zip(STEP.graph.op_names, STEP.graph.op_types, strict=True)
+    types = ["VarHandleOp" if name.startswith("f0/") else own for name, own in both]
+    pieces = dataclasses.replace(STEP, graph=dataclasses.replace(STEP.graph, op_types=types))
+    assert told(lambda layer, shard: 1, pieces) == (kinds.ONE_DEVICE, "")
+    assert told(lambda layer, shard: 1 + (shard or 0), pieces)[0] == kinds.TENSOR_PARALLEL
 
 
 def test_stages():
