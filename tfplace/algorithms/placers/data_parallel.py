@@ -132,6 +132,8 @@ def _spread_variables(
         order = np.argsort(_first_uses(problem, shard, unit), kind="stable")
     ways = list(ways_to_relays(problem, (num_bytes[unit] > 0).tolist()))
     homes = {int(unit[way[-1]]): int(wanted[relay]) for relay, way in reversed(ways)}
+    own = np.flatnonzero((problem.graph.op_persistent_bytes > 0) & (shard >= 0))
+    homes |= dict(zip(unit[own].tolist(), wanted[own].tolist(), strict=True))  # pieces of weights
     held = dict.fromkeys(devices[::-1].tolist(), 0.0)
     for number in order[num_bytes[order] > 0].tolist():
         least = homes.get(number, min(held, key=held.__getitem__))
