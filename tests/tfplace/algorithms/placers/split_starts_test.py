@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from graphs.problem import Measurement
+from tests.builders import Machine, Op, build_problem
 from tests.split_steps import by_name, split_step
 from tfplace.algorithms.placers.data_parallel import (
     data_parallel,
@@ -38,6 +39,17 @@ def test_variables_are_spread_as_they_are_used_or_the_largest_first():
     # Of devices that hold as much the last one gets a variable: the input's parts lie on the first.
     assert [largest_first[f"w{layer}"] for layer in range(3)] == [1, 1, 2]
     assert [as_used[f"w{layer}"] for layer in range(3)] == [2, 1, 2]
+
+
+def test_a_piece_of_a_weight_lies_with_its_shard_however_large_it_is():
+    names = ["piece/shard_0", "piece/shard_1"]
+    pieces = [Op(n, 0.0, outputs=(8,), alloc=(0,), persistent=8 - m) for m, n in enumerate(names)]
+    products = [Op(f"l/shard_{m}", 1.0, (f"{name}:0",), (4,)) for m, name in enumerate(names)]
+    problem = build_problem([*pieces, *products], Machine(num_devices=3))
+    for placement in data_parallel_starts(problem):
+        where = by_name(problem, placement)
+        assert [where[name] for name in names] == [where["l/shard_0"], where["l/shard_1"]]
+    assert where["l/shard_0"] != where["l/shard_1"]
 
 
 def test_a_faster_device_gets_more_shards():
