@@ -30,7 +30,7 @@ def this_cpu(name: str, num_cores: int) -> Device:
     return Device(
         name=name,
         type="CPU",
-        memory_bytes=_memory_bytes(),
+        memory_bytes=memory_bytes(),
         efficiency=CPU_EFFICIENCY,
         architecture=_cpu_architecture(),
         cores=num_cores,
@@ -68,7 +68,7 @@ def _number(device: Json) -> int:
     return int(device.name.rpartition(":")[2])
 
 
-def _memory_bytes() -> int:
+def memory_bytes() -> int:
     """The host's memory, or the control group's limit where that is lower."""
     total = int(psutil.virtual_memory().total)
     limit = pathlib.Path("/sys/fs/cgroup/memory.max")

@@ -85,11 +85,10 @@ class FunctionRunner:
             # Led by this process: the first device may have no room for what others get.
             assign(*(tf.constant(value) for value in values.values()))
         for ops in others:
-            if ops:
-                needed = subgraph(graph_def, ops, ())
-                # The paths are constants of the function, so that they are made inside it.
-                paths = functools.partial(_constant_feeds, needed, initialization)
-                self._call(_import_function(needed, {}, _fetch(ops), paths))
+            needed = subgraph(graph_def, ops, ())
+            # The paths are constants of the function, so that they are made inside it.
+            paths = functools.partial(_constant_feeds, needed, initialization)
+            self._call(_import_function(needed, {}, _fetch(ops), paths))
 
     def _call(self, function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
         with tf.device(self._device):
@@ -220,9 +219,10 @@ def _prepared_graph(request: PrepareRequest, run: TrainingRun, runtime: RuntimeC
 def _pieces(graph_def: GraphDef) -> dict[str, list[NodeDef]]:
     """{variable's op: what holds its pieces, in order}."""
     found: dict[str, list[NodeDef]] = {}
-    for name, node in sorted(variable_nodes(graph_def).items()):
-        if CUT in node.attr:
-            found.setdefault(whole_of_piece(name), []).append(node)
+    known = variable_nodes(graph_def)
+    for name in sorted(known, key=lambda name: (len(name), name)):  # shard_10 behind shard_9
+        if CUT in known[name].attr:
+            found.setdefault(whole_of_piece(name), []).append(known[name])
     return found
 
 

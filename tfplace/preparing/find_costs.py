@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import psutil
 
 from graphs.cluster import Cluster
-from graphs.clusters.this_host import processor
+from graphs.clusters.this_host import memory_bytes, processor
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import FloatArray
 from graphs.pricing.costs import Costs, node_seconds, price
@@ -213,7 +212,7 @@ class _Tracer:
 
 def _with_room(cluster: Cluster) -> Cluster:
     """The cluster with as much memory as this host has: one device may not hold all ops."""
-    room = int(psutil.virtual_memory().total) // cluster.num_devices
+    room = memory_bytes() // cluster.num_devices
     devices = [
         dataclasses.replace(each, memory_bytes=max(each.memory_bytes, room))
         if each.type == "CPU"

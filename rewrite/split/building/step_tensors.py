@@ -249,28 +249,24 @@ class StepTensors:
 
     def _apart(self, tensor: str, state: Sharded, count: int = 1) -> list[int]:
         """The shape of one of `count` parts, with its blocks in a dimension of their own."""
-        before, [size], after = self._around(tensor, state, count)
-        return [*before, state.outer, max(size // state.outer, -1), *after]
+        shape, axis = self._merged(tensor, state, count), state.axis
+        block = shape[axis] // state.outer  # -1 of -1, too
+        return [*shape[:axis], state.outer, block, *shape[axis + 1 :]]
 
     def _merged(self, tensor: str, state: Sharded, count: int = 1) -> list[int]:
-        """The shape of one of `count` parts."""
-        before, [size], after = self._around(tensor, state, count)
-        return [*before, size, *after]
-
-    def _around(self, tensor: str, state: Sharded, count: int) -> tuple[list[int], ...]:
-        """Its shape before the axis that is cut, there, and behind; -1 where it is of any size.
+        """The shape of one of `count` parts; -1 where it is of any size.
 
         That is the batch, however long it is; or what is fed to a step whose weights are in pieces,
         all of one size.
         """
-        shape, axis = [*self.shape(tensor)], state.axis
         known = self._decisions.shape_of_any(tensor) if self._decisions.pieces else None
-        if known is None or -1 not in known:
-            shape[axis] = -1
-        else:
+        if known is not None and -1 in known:
             shape = [*known]
-            shape[axis] //= count
-        return shape[:axis], [shape[axis]], shape[axis + 1 :]
+            shape[state.axis] //= count
+        else:
+            shape = [*self.shape(tensor)]
+            shape[state.axis] = -1
+        return shape
 
     def _wholes_to_cut(self, tensor: str, state: Sharded, whole: str) -> list[str]:
         """What each shard's part is cut from: where an input takes little to send, its host's copy.

@@ -182,12 +182,12 @@ def test_pieces_of_a_variable_get_their_values_themselves(
     process: MeasuringProcess, through: str
 ) -> None:
     """Whole it may be too large for every device, and is empty while pieces have its values."""
-    made = {"dtype": tf.float32, "shape": [4, 6]}
+    made = {"dtype": tf.float32, "shape": [4, 24]}
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.resource)])
     def step(whole: Any) -> Any:
-        part = {**made, "shape": [4, 3]}
-        names = [f"tfplace/key/w/shard_{number}" for number in range(2)]
+        part = {**made, "shape": [4, 2]}
+        names = [f"tfplace/key/w/shard_{number}" for number in range(12)]
         pieces = [tf.raw_ops.VarHandleOp(**part, shared_name=name) for name in names]
         read = [tf.raw_ops.ReadVariableOp(resource=each, dtype=tf.float32) for each in pieces]
         return tf.raw_ops.VariableShape(input=whole), tf.concat(read, 1)

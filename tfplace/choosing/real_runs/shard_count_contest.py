@@ -240,10 +240,8 @@ def _fastest(
         return None, {}
     ran = [results[name] for name in graphs]
     medians = [math.inf if isinstance(each, Infeasible) else each.median_seconds for each in ran]
-    seconds_of: dict[tuple[int, str], float] = {}
-    for rival, median in sorted(zip(rivals, medians, strict=True), key=lambda pair: -pair[1]):
-        if math.isfinite(median):
-            seconds_of[rival.tried] = median
+    slowest_first = sorted(zip(medians, (rival.tried for rival in rivals), strict=True))[::-1]
+    seconds_of = {tried: median for median, tried in slowest_first if math.isfinite(median)}
     return _least(rivals, medians), seconds_of
 
 

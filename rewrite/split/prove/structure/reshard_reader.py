@@ -247,15 +247,14 @@ class JointReader:
             if not _fits(shape, own):
                 raise self._wrong(node)
             return Meaning(given.tensor, state if given.shards else None, given.shards)
-        if state is None:
-            is_cut = [_in_blocks(shape, own, axis) for axis in range(len(own))]
-            axis = is_cut.index(True) if any(is_cut) else 0
-            state = Sharded(axis, shape[axis])
-        if not isinstance(state, Sharded) or state.outer != shape[state.axis]:
+        axes = [state.axis] if isinstance(state, Sharded) else range(len(own) * (state is None))
+        axis = next((each for each in axes if _in_blocks(shape, own, each)), None)
+        if axis is None or whole[axis] % shape[axis]:
             raise self._wrong(node)
-        if whole[state.axis] % state.outer or not _in_blocks(shape, own, state.axis):
+        found = state if isinstance(state, Sharded) else Sharded(axis, shape[axis])
+        if found.outer != shape[axis]:
             raise self._wrong(node)
-        return Meaning(given.tensor, state, given.shards, is_apart=True)
+        return Meaning(given.tensor, found, given.shards, is_apart=True)
 
     def _weighted(self, node: NodeDef, inputs: Sequence[Value]) -> Meaning:
         given, share = inputs
