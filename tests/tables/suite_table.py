@@ -1,17 +1,18 @@
-"""The page's table of what `suite.py` has run: shares of the best single device's step time."""
+"""The pages' tables of what `suite.py` has run: shares of the best single device's step time."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfplace.preparing.options import AUTO
 
 ONE_SHOT = ("given", "single", "expert", "topological", "etf", "sct", "heft", "metis")
 """Algorithms that decide once."""
-SEARCHED = ("local_search", "colocrl", "hierarchical", "spotlight", "post", "placeto", "auto")
+LEARNED = ("random", "colocrl", "hierarchical", "spotlight", "post", "placeto")
+"""The published systems, and what they are to beat."""
 TITLES = {
     "topological": "m-TOPO", "etf": "m-ETF", "sct": "m-SCT", "heft": "HEFT",
     "auto": "auto, unsplit",
@@ -20,56 +21,68 @@ DATA_PARALLEL, SPLIT = "data parallel", "auto"
 OVER = "auto over best other"
 
 Cell = Mapping[str, Any]
-Place = tuple[str, str, float]
 
 
-def table_of(
-    cells: Sequence[Cell], origin: Mapping[str, Any], bounds: Sequence[Mapping[str, Any]] = ()
-) -> dict[str, Any]:
-    """The result file: a row for each graph, cluster and budget, then geometric means, and all
-    cells.
+def suite_table(cells: Sequence[Cell], origin: Mapping[str, Any]) -> dict[str, Any]:
+    """The result file of all algorithms: a row for each graph and cluster, and all cells.
 
     Args:
       cells: rows of `tfplace bench`, each with its commit and machine.
       origin: of the table.
-      bounds: what `bound_of` has found, of each pair of graph and cluster at most once.
     """
-    known_bounds = {
-        (each["model"], each["cluster"]): each["lower_bound_seconds"] for each in bounds
-    }
-    methods = [*(TITLES.get(name, name) for name in (*ONE_SHOT, *SEARCHED)), DATA_PARALLEL, SPLIT]
-    places = list(dict.fromkeys(map(_place, cells)))
-    shares = [_shares([cell for cell in cells if _place(cell) == place]) for place in places]
-    over = [_over_best_other(share) for share in shares]
-    rows = [
-        [*place, *(share.get(name) for name in methods), ratio, *_rest(cells, place, known_bounds)]
-        for place, share, ratio in zip(places, shares, over, strict=True)
-    ]
-    means = [_mean([share.get(name) for share in shares]) for name in methods]
+    names = (*ONE_SHOT, "local_search", "auto")
+    methods = [*(TITLES.get(name, name) for name in names), DATA_PARALLEL, SPLIT]
+    table = _table(cells, origin, methods, [OVER, "shards", "bound", "gap, %"], _found)
+    return {**table, "command": "python -m tests.tables.suite"}
+
+
+def learned_table(cells: Sequence[Cell], origin: Mapping[str, Any]) -> dict[str, Any]:
+    """The result file of the published systems, likewise."""
+    table = _table(cells, origin, LEARNED, ["bound"], _bound)
+    return {**table, "command": "python -m tests.tables.suite --learned"}
+
+
+def _table(
+    cells: Sequence[Cell],
+    origin: Mapping[str, Any],
+    methods: Sequence[str],
+    others: Sequence[str],
+    found: Callable[[Sequence[Cell], Mapping[str, float]], list[Any]],
+) -> dict[str, Any]:
+    rows, all_shares, last = [], [], []
+    for model, cluster, trials in dict.fromkeys(map(_place, cells)):
+        own = [cell for cell in cells if _place(cell) == (model, cluster, trials)]
+        shares = _shares(own)
+        all_shares.append(shares)
+        last.append(found(own, shares))
+        seeds = ", ".join(str(seed) for seed in sorted({cell["seed"] for cell in own}))
+        made = ", ".join(dict.fromkeys(cell["commit"] for cell in own))
+        known = [shares.get(name) for name in methods]
+        rows.append([model, cluster, trials, *known, *last[-1], seeds, made])
     if len(rows) > 1:
-        known = _mean([ratio for ratio in over if ratio])
-        rows.append(["geometric mean", "", None, *means, known, "", None, None, "", ""])
-    numbers = [{"name": name, "format": ".3f"} for name in methods]
+        means = [_mean([shares.get(name) for shares in all_shares]) for name in methods]
+        over = _mean([each[0] for each in last]) if others[0] == OVER else None
+        rest = [over, *(None for _ in others[1:])]
+        rows.append(["geometric mean", "", None, *means, *rest, "", ""])
+    formats = {OVER: ".3f", "bound": ".3f", "gap, %": ".0f"}
     return {
-        "command": "python -m tests.tables.suite",
         **origin,
         "note": "step time over the best single device's, simulated; geometric mean over seeds, "
-        "and below over all rows where each of them has one, of the last share over those that do",
-        "bold": methods,
+        "and below over all rows where each of them has one",
+        "bold": list(methods),
         "columns": [
-            {"name": "graph"}, {"name": "cluster"}, {"name": "budget, s", "format": "g"}, *numbers,
-            {"name": OVER, "format": ".3f"},
-            {"name": "shards", "align": "right"}, {"name": "bound", "format": ".3f"},
-            {"name": "gap, %", "format": ".0f"}, {"name": "seeds"}, {"name": "commit, machine"},
+            {"name": "graph"}, {"name": "cluster"}, {"name": "trials", "format": ","},
+            *({"name": name, "format": ".3f"} for name in methods),
+            *({"name": name, "format": formats.get(name, ""), "align": "right"} for name in others),
+            {"name": "seeds"}, {"name": "commit"},
         ],
         "rows": rows,
-        "bounds": list(bounds),
         "cells": list(cells),
     }  # fmt: skip
 
 
-def _place(cell: Cell) -> Place:
-    return cell["model"], cell["cluster"], cell["budget_seconds"]
+def _place(cell: Cell) -> tuple[str, str, int]:
+    return cell["model"], cell["cluster"], cell["max_trials"]
 
 
 def _title(cell: Cell) -> str:
@@ -79,17 +92,21 @@ def _title(cell: Cell) -> str:
     return TITLES.get(algorithm, algorithm)
 
 
+def _single_seconds(cells: Sequence[Cell]) -> float:
+    singles = [cell["single_step_seconds"] for cell in cells if cell.get("single_step_seconds")]
+    found = [cell["step_seconds"] for cell in cells if cell.get("step_seconds")]
+    return min(singles or found, default=math.nan)
+
+
 def _shares(cells: Sequence[Cell]) -> dict[str, float]:
     """{method: geometric mean over seeds of its share}, without those that found nothing."""
-    singles = [cell["single_step_seconds"] for cell in cells if cell.get("single_step_seconds")]
     times: dict[str, list[float | None]] = {}
     for cell in cells:
         times.setdefault(_title(cell), []).append(cell.get("step_seconds"))
         if cell["shards"] == AUTO:
             seconds = cell.get("data_parallel_step_seconds")
             times.setdefault(DATA_PARALLEL, []).append(seconds)
-    found = [seconds for each in times.values() for seconds in each if seconds]
-    unit = min(singles or found, default=math.nan)
+    unit = _single_seconds(cells)
     return {
         name: statistics.geometric_mean([seconds / unit for seconds in each if seconds])
         for name, each in times.items()
@@ -97,34 +114,26 @@ def _shares(cells: Sequence[Cell]) -> dict[str, float]:
     }
 
 
-def _over_best_other(shares: Mapping[str, float]) -> float | None:
-    """What `auto` takes over the best of all other columns that the row has."""
+def _found(cells: Sequence[Cell], shares: Mapping[str, float]) -> list[Any]:
+    """What `auto` takes over the best other column, its shards, the bound, and auto's gap above."""
     others = [share for name, share in shares.items() if name != SPLIT]
-    return shares[SPLIT] / min(others) if SPLIT in shares and others else None
+    over = shares[SPLIT] / min(others) if SPLIT in shares and others else None
+    split = [cell for cell in cells if cell["shards"] == AUTO and cell.get("step_seconds")]
+    shards = "/".join(dict.fromkeys(_number(cell) for cell in split))
+    bound = _bound(split or cells, shares)
+    gap = 100.0 * (shares[SPLIT] / bound[0] - 1.0) if split and bound[0] else None
+    return [over, shards, *bound, gap]
 
 
-def _rest(
-    cells: Sequence[Cell], place: Place, known_bounds: Mapping[tuple[str, str], float]
-) -> list[Any]:
-    """Shards found, bound, gap, seeds, and what made the row.
+def _number(cell: Cell) -> str:
+    of_weights = " of weights" if cell["found_cut"] == "weights" else ""
+    return f"{cell['found_shards']}{of_weights}"
 
-    The bound is the one known for any number of shards; else what the cells themselves have.
-    """
-    own = [cell for cell in cells if _place(cell) == place]
-    split = [cell for cell in own if cell["shards"] == AUTO and cell.get("step_seconds")]
-    shards = "/".join(dict.fromkeys(str(cell["found_shards"]) for cell in split))
-    bounds = [cell["lower_bound_seconds"] for cell in split if cell.get("lower_bound_seconds")]
-    if (known := known_bounds.get(place[:2])) is not None and split:
-        bounds = [known]
-    singles = [cell["single_step_seconds"] for cell in own if cell.get("single_step_seconds")]
-    bound = gap = None
-    if bounds:
-        best = statistics.geometric_mean([cell["step_seconds"] for cell in split])
-        bound = max(bounds) / min(singles) if singles else None
-        gap = 100.0 * (best / max(bounds) - 1.0)
-    seeds = sorted({cell["seed"] for cell in own})
-    made = dict.fromkeys(f"{cell['commit']}, {cell['machine']}" for cell in own)
-    return [shards, bound, gap, ", ".join(map(str, seeds)), "; ".join(made)]
+
+def _bound(cells: Sequence[Cell], shares: Mapping[str, float]) -> list[Any]:
+    """The highest bound that a cell knows, over the best single device."""
+    known = [cell["lower_bound_seconds"] for cell in cells if cell.get("lower_bound_seconds")]
+    return [max(known) / _single_seconds(cells) if known else None]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

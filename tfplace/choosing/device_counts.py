@@ -67,7 +67,8 @@ def reserved(problem: Problem, budget_seconds: float, max_trials: int | None) ->
     """
     num_counts = max(len(device_counts(problem)) - 1, 1)
     share = PARTS["fewer_devices"].share / num_counts  # the part is of all numbers together
-    limits = _share(Limits(budget_seconds, max_trials), share, MOST_SECONDS)
+    most = MOST_SECONDS if max_trials is None else math.inf  # else the clock would decide, too
+    limits = _share(Limits(budget_seconds, max_trials), share, most)
     return limits if _is_enough(limits, problem.num_ops) else NONE
 
 

@@ -33,9 +33,10 @@ def keep_model(path: str, folder: str) -> None:
 def search_shards(request: JsonObject) -> dict[str, Json]:
     """What the row of such a cell has beside its key; see tfplace.runs.bench.cell.
 
-    Besides it has `found_shards`, the best number, and `data_parallel_step_seconds`. Its bound
-    holds for any number. Reading and pricing the step as it is is not part of the budget, as in
-    other cells; reading it split is, but for data parallelism that the search left out.
+    Besides it has `found_shards`, the best number, `found_cut`, what these are of, "batch" or
+    "weights", and `data_parallel_step_seconds`. Its bound holds for any number. Reading and pricing
+    the step as it is is not part of the budget, as in other cells; reading it split is, but for
+    data parallelism that the search left out.
     """
     from tfplace.choosing.data_parallel import data_parallel_baseline
     from tfplace.choosing.scheduling.model_order import with_order
@@ -94,6 +95,7 @@ def _row(found: Any, searched: Any, evenly: Any) -> dict[str, Json]:
         "single_step_seconds": next(iter(singles), None),
         "lower_bound_seconds": bound,
         "found_shards": 1 if found.split is None else found.split.num_shards,
+        "found_cut": "weights" if found.split and found.split.decisions.pieces else "batch",
         "data_parallel_step_seconds": None if evenly is None else evenly.step_seconds,
         "history": [],
     }
