@@ -63,7 +63,7 @@ def _changed(source: SourceModel, change: Callable[[GraphDef], GraphDef]) -> Sou
 
 
 def check_planned(given: SourceModel, planned: SourceModel) -> int:
-    """Returns how many ops run again; RewriteError: the models differ in more than these."""
+    """Returns how many ops a plan adds; RewriteError: the models differ in more than these."""
     if given.saved_model_dir:
         pair = (given.meta_graph_def.graph_def, planned.meta_graph_def.graph_def)
     else:

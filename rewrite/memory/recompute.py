@@ -5,15 +5,19 @@ computes the same, bit for bit. It waits by a control edge for an op that runs s
 reader: without that, TensorFlow would run it as soon as its inputs are there, and nothing would be
 gained. A copy names its original in an attribute: so copies are told from the model's own ops, and
 can be taken out again.
+
+What waits on the host instead is read of a Snapshot there, which waits by the same kind of edge and
+marks itself likewise. Grappler takes out an Identity that only goes from device to device.
 """
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from graphs.building.op_outputs import num_outputs, output_dtype, output_names
 from graphs.function_library import bodies, library_of
 from graphs.names import free_name
-from graphs.protos import GraphDef, NodeDef
+from graphs.protos import GraphDef, Library, NodeDef
 from rewrite.call_graph import CallGraph
 from rewrite.compare_graphs import same_content
 from rewrite.order.order_edges import closing
@@ -23,7 +27,10 @@ from rewrite.split.effects import NEVER_WRITE, has_no_effect
 MARK = "_runs_again"
 """The attribute that names a copy's original; TensorFlow leaves names that begin so to others."""
 
-AGAIN = "again"
+KEPT = "_kept_output"
+"""The attribute of a Snapshot that hands back what waits on the host: which output it is."""
+
+AGAIN, ON_HOST = "again", "on_host"
 """The last part of a copy's name; those of a shard's op go on belonging to that shard."""
 
 Place = tuple[str, str]
@@ -32,17 +39,19 @@ Place = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class NodeCopy:
-    """An op that is to run once more, in the body in which it stands.
+    """An op that is to run once more, in its own body, or a Snapshot that hands back its output.
 
     Attributes:
       op: where it stands.
-      reads: {node of the body: the number of its copy that is read instead}.
+      reads: {node of the body, or "node:index" of one output: the number of what is read instead}.
       after: the node of the body that it waits for; "" for none.
+      output: the index of the output that is handed back; -1: the op runs once more.
     """
 
     op: Place
     reads: Mapping[str, int]
     after: str = ""
+    output: int = -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +60,7 @@ class MemoryPlan:
 
     Attributes:
       copies: [C], each reads only of those before it.
-      reads: {op: {node of its body: the number of the copy that it reads instead}}.
+      reads: {op: {node of its body, or one output: the number of what it reads instead}}.
     """
 
     copies: Sequence[NodeCopy] = ()
@@ -64,22 +73,38 @@ def with_plan(graph_def: GraphDef, plan: MemoryPlan) -> GraphDef:
     planned.CopyFrom(graph_def)
     body = dict(bodies(planned))
     nodes = {f: {node.name: node for node in of_body} for f, of_body in body.items()}
-    names: list[str] = []
+    library, names = library_of(planned), list[str]()
+
+    def named(function: str, reads: Mapping[str, int]) -> dict[str, str]:
+        result = {}
+        for key, number in reads.items():
+            node, colon, index = key.rpartition(":")
+            if colon:
+                key = output_name(function, nodes[function][node], int(index), library)
+            is_op = plan.copies[number].output < 0 or not function
+            result[key] = names[number] if is_op else f"{names[number]}:output:0"
+        return result
+
     for each in plan.copies:
         function, name = each.op
         if name not in nodes.get(function, {}):
             raise RewriteError(f"computing {op_path(*each.op)!r} again: the graph has no such op")
-        again = copy.deepcopy(nodes[function][name])
-        again.name = free_name(f"{name}/{AGAIN}", nodes[function])
+        original = nodes[function][name]
+        if each.output < 0:
+            again = copy.deepcopy(original)
+        else:
+            again = _handing_back(function, original, each.output, library)
+        last = AGAIN if each.output < 0 else ON_HOST
+        again.name = free_name(f"{name}/{last}", nodes[function])
         again.attr[MARK].s = name.encode()
-        _read_copies(again, {node: names[number] for node, number in each.reads.items()})
+        _read_copies(again, named(function, each.reads))
         if each.after:
             again.input.append(f"^{each.after}")
         body[function].append(again)
         nodes[function][again.name] = body[function][-1]
         names.append(again.name)
     for (function, name), reads in plan.reads.items():
-        _read_copies(nodes[function][name], {node: names[number] for node, number in reads.items()})
+        _read_copies(nodes[function][name], named(function, reads))
     pairs = zip(plan.copies, names, strict=True)
     waits = [(each.op[0], name, each.after) for each, name in pairs if each.after]
     # A call that is not opened waits for all that it is given: what waits for one in a circle may
@@ -95,11 +120,12 @@ def without_plan(graph_def: GraphDef) -> GraphDef:
         return graph_def
     cleared = type(graph_def)()
     cleared.CopyFrom(graph_def)
-    for _, nodes in bodies(cleared):
-        original = {n.name: n.attr[MARK].s.decode() for n in nodes if MARK in n.attr}
+    library = library_of(cleared)
+    for function, nodes in bodies(cleared):
+        original = _originals(function, nodes, library)
         if not original:
             continue
-        kept = [node for node in nodes if node.name not in original]
+        kept = [node for node in nodes if MARK not in node.attr]
         for node in kept:
             _read_copies(node, original)
         kept = copy.deepcopy(kept)
@@ -124,20 +150,55 @@ def check_plan(given: GraphDef, planned: GraphDef) -> int:
     count, library = 0, library_of(planned)
     for function, nodes in bodies(planned):
         own = {node.name: node for node in nodes}
-        original = {n.name: n.attr[MARK].s.decode() for n in nodes if MARK in n.attr}
-        for name in original:
-            _check_copy(function, own[name], own, original)
+        original = _originals(function, nodes, library)
+        for name in [node.name for node in nodes if MARK in node.attr]:
+            _check_copy(function, own[name], own, original, library)
             if not has_no_effect(own[name], library) or own[name].op in NEVER_WRITE:
                 raise RewriteError(f"checking {op_path(function, name)!r}: it may not run twice")
-        count += len(original)
+            count += 1
     return count
 
 
+def _originals(function: str, nodes: Iterable[NodeDef], library: Library) -> dict[str, str]:
+    """{copy, or output that a Snapshot hands back: the op, or the output, that it stands for}."""
+    marked = [node for node in nodes if MARK in node.attr]
+    original = {n.name: n.attr[MARK].s.decode() for n in marked if KEPT not in n.attr}
+    handed_back = {}
+    for node in (each for each in marked if KEPT in each.attr and each.input):
+        read = copy.deepcopy(node)
+        _read_copies(read, original)
+        handed_back[output_name(function, node, 0, library)] = read.input[0]
+    return original | handed_back
+
+
+def output_name(function: str, node: NodeDef, index: int, library: Library) -> str:
+    """An output as an input names it, with its index also where that is 0."""
+    if not function:
+        return f"{node.name}:{index}"
+    return f"{node.name}:{output_names(node, library)[index]}"
+
+
+def _handing_back(function: str, node: NodeDef, output: int, library: Library) -> NodeDef:
+    """A Snapshot of one of a node's outputs, which has the node's name and device so far."""
+    if not 0 <= output < num_outputs(node, library):
+        raise RewriteError(f"checking {op_path(function, node.name)!r}: it has no output {output}")
+    read = output_name(function, node, output, library)
+    made = type(node)(name=node.name, op="Snapshot", device=node.device)
+    made.input.append(read if function else read.removesuffix(":0"))
+    made.attr["T"].type = output_dtype(node, library, output)
+    made.attr[KEPT].i = output
+    return made
+
+
 def _check_copy(
-    function: str, again: NodeDef, own: Mapping[str, NodeDef], original: Mapping[str, str]
+    function: str,
+    again: NodeDef,
+    own: Mapping[str, NodeDef],
+    original: Mapping[str, str],
+    library: Library,
 ) -> None:
     """A copy is its original but for name, device, mark and one op that it waits for."""
-    first, path = own.get(original[again.name]), op_path(function, again.name)
+    first, path = own.get(again.attr[MARK].s.decode()), op_path(function, again.name)
     if first is None or MARK in first.attr:
         raise RewriteError(f"checking {path!r}: what it runs again is not in the graph")
     found = copy.deepcopy(again)
@@ -145,6 +206,8 @@ def _check_copy(
     del found.attr[MARK]
     _read_copies(found, original)
     expected = copy.deepcopy(first)
+    if KEPT in again.attr:
+        expected = _handing_back(function, first, again.attr[KEPT].i, library)
     _read_copies(expected, original)
     added = list(found.input)[len(expected.input) :]
     del found.input[len(expected.input) :]
@@ -153,8 +216,10 @@ def _check_copy(
 
 
 def _read_copies(node: NodeDef, copies: Mapping[str, str]) -> None:
-    """Makes a node read other nodes' outputs of the same number or name; waiting stays as it is."""
+    """Makes a node read other outputs, or other nodes' of the same name; waiting stays."""
     for position, name in enumerate(node.input):
         op, colon, output = name.partition(":")
-        if op in copies:  # a control input's name begins with ^
+        if (whole := name if colon else f"{name}:0") in copies:
+            node.input[position] = copies[whole]
+        elif op in copies:  # a control input's name begins with ^
             node.input[position] = f"{copies[op]}{colon}{output}"

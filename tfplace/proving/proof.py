@@ -200,7 +200,8 @@ def proven_structure(
         proof = prove_structure(source, directory, as_built, order)
         if unplanned is None:
             return proof
-        again = f"{counted(check_planned(unplanned, source), 'op')} that run again with the same"
+        number = counted(check_planned(unplanned, source), "op")
+        again = f"{number} that run again, or hand a value back, with the same"
         return dataclasses.replace(proof, compared=(*proof.compared, again))
     except RewriteError as error:
         raise VerificationError(

@@ -19,6 +19,7 @@ from tfplace.algorithms.placers.one_shot import single_devices
 from tfplace.choosing.memory.within_memory import fitted, may_change, unlimited_seconds
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
+from tfplace.report.report import plan_words
 from tfplace.report.split_facts import split_facts_with_work, split_sentences
 from tfplace.report.text import print_facts, table
 from tfplace.simulation.simulated import simulated
@@ -50,6 +51,7 @@ class Fit:
     peak_bytes: int  # the most that it would hold at a time
     usable_bytes: int  # its memory without the reserve
     runs_again: int = 0  # how many ops would run again, so that it can (docs/memory.md)
+    on_host: int = 0  # how many tensors would wait on the host for that
     more_time: float = 0.0  # the share by which a step takes longer for that
 
 
@@ -163,7 +165,8 @@ def planned_fit(prepared: PreparedModel) -> Fit | None:
         fit,
         fits=True,
         peak_bytes=int(planned.simulated.outcome.peak_bytes[device]),
-        runs_again=len(planned.plan.copies),
+        runs_again=sum(each.tensor < 0 for each in planned.plan.copies),
+        on_host=len({each.tensor for each in planned.plan.copies} - {-1}),
         more_time=planned.step_seconds / unlimited_seconds(prepared.problem, placement) - 1.0,
     )
 
@@ -357,9 +360,9 @@ def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
 
 def _fit_text(fit: Fit, answer: str) -> str:
     text = f"{answer}, peak {bytes_text(fit.peak_bytes)} of {bytes_text(fit.usable_bytes)} of "
-    if not fit.runs_again:
+    if not fit.runs_again + fit.on_host:
         return text + fit.device
-    again = f"{counted(fit.runs_again, 'op')} run again"
+    again = plan_words(fit.runs_again, fit.on_host)
     return f"{text}{fit.device}: {again}, {share_text(fit.more_time)} more time"
 
 

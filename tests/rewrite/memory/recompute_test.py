@@ -5,12 +5,16 @@ import copy
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf.device_properties_pb2 import DeviceProperties, NamedDevice
+from tensorflow.python.grappler import cluster as grappler
+from tensorflow.python.grappler import tf_optimizer
 
 from graphs.errors import ModelError
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.memory.planned_model import cleared_model
 from rewrite.memory.recompute import (
+    KEPT,
     MARK,
     MemoryPlan,
     NodeCopy,
@@ -24,6 +28,17 @@ from rewrite.pass_base import RewriteError
 PLAN = MemoryPlan(
     [NodeCopy(("", "a"), {}, "c"), NodeCopy(("", "b"), {"a": 0})], {("", "d"): {"b": 1}}
 )
+
+
+ON_HOST = MemoryPlan(
+    [
+        NodeCopy(("", "a"), {}, "c"),
+        NodeCopy(("", "b"), {"a": 0}),
+        NodeCopy(("", "b"), {"b": 1}, "c", 0),
+    ],
+    {("", "d"): {"b:0": 2}},
+)
+"""What b's second run makes waits on the host for d."""
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +76,101 @@ def test_taking_out_gives_the_graph_back(graph_def):
     assert without_plan(planned) == graph_def
     assert without_plan(graph_def) is graph_def
     assert check_plan(graph_def, graph_def) == 0
+
+
+def test_what_waits_on_the_host_is_handed_back_by_a_snapshot(graph_def):
+    planned = with_plan(graph_def, ON_HOST)
+    nodes = {node.name: node for node in planned.node}
+    assert nodes["b/on_host"].op == "Snapshot"
+    assert list(nodes["b/on_host"].input) == ["b/again", "^c"]
+    assert list(nodes["d"].input) == ["c", "b/on_host"]
+    np.testing.assert_array_equal(value(planned), value(graph_def))
+    assert check_plan(graph_def, planned) == 3
+    assert without_plan(planned) == graph_def
+
+
+def _other_output(planned):
+    _node(planned, "b/on_host").attr[KEPT].i = 1
+
+
+def _of_another_op(planned):
+    _node(planned, "b/on_host").attr[MARK].s = b"a"
+
+
+def _hands_back_another(planned):
+    _node(planned, "b/on_host").input[0] = "a/again"
+
+
+def _other_snapshot_type(planned):
+    _node(planned, "b/on_host").attr["T"].type = 2
+
+
+def _no_snapshot(planned):
+    _node(planned, "b/on_host").op = "Neg"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_other_output, _of_another_op, _hands_back_another, _other_snapshot_type, _no_snapshot],
+)
+def test_what_hands_back_something_else_is_found(graph_def, change):
+    planned = copy.deepcopy(with_plan(graph_def, ON_HOST))
+    change(planned)
+    with pytest.raises(RewriteError):
+        check_plan(graph_def, planned)
+
+
+def test_an_output_of_an_op_in_a_function_waits_on_the_host():
+    @tf.function(input_signature=[tf.TensorSpec([4], tf.float32)])
+    def step(x):
+        low, high = tf.raw_ops.Split(axis=0, value=x, num_split=2, name="s")
+        return tf.multiply(high, tf.add(low, high, name="b"), name="c")
+
+    @tf.function(input_signature=[tf.TensorSpec([4], tf.float32)])
+    def outer(x):
+        return step(x)
+
+    given = outer.get_concrete_function().graph.as_graph_def()
+    [function] = [f for f in given.library.function if {n.name for n in f.node_def} >= {"s", "c"}]
+    name = function.signature.name
+    plan = MemoryPlan([NodeCopy((name, "s"), {}, "b", 1)], {(name, "c"): {"s:1": 0}})
+    planned = with_plan(given, plan)
+    body = next(f for f in planned.library.function if f.signature.name == name).node_def
+    nodes = {node.name: list(node.input) for node in body}
+    assert nodes["s/on_host"] == ["s:output:1", "^b"]
+    assert nodes["c"] == ["s/on_host:output:0", "b:z:0"]
+    assert without_plan(planned) == given
+    assert check_plan(given, planned) == 1
+
+
+@pytest.mark.parametrize(("op", "is_kept"), [("Snapshot", True), ("Identity", False)])
+def test_grappler_keeps_what_waits_on_the_host(op, is_kept):
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [64], name="x")
+        a = tf.raw_ops.Exp(x=x, name="a")
+        for _ in range(4):
+            b = tf.raw_ops.Tanh(x=a, name="b")
+        d = tf.raw_ops.AddV2(x=b, y=a, name="d")
+        tf.raw_ops.Neg(x=d, name="end")
+    planned = with_plan(
+        graph.as_graph_def(), MemoryPlan([NodeCopy(("", "a"), {}, "", 0)], {("", "d"): {"a:0": 0}})
+    )
+    for node in planned.node:
+        node.device = "/job:localhost/replica:0/task:0/device:GPU:0"
+    _node(planned, "a/on_host").device = "/job:localhost/replica:0/task:0/device:CPU:0"
+    _node(planned, "a/on_host").op = op
+    meta_graph = tf.compat.v1.train.export_meta_graph(graph_def=planned, graph=graph)
+    meta_graph.graph_def.CopyFrom(planned)
+    meta_graph.collection_def["train_op"].node_list.value.append("end")
+    devices = [
+        NamedDevice(name=f"/job:localhost/replica:0/task:0/device:{kind}:0",
+                    properties=DeviceProperties(type=kind, num_cores=4, frequency=1000))
+        for kind in ("CPU", "GPU")
+    ]  # fmt: skip
+    optimized = tf_optimizer.OptimizeGraph(
+        tf.compat.v1.ConfigProto(), meta_graph, cluster=grappler.Cluster(devices=devices)
+    )
+    assert any(node.name == "a/on_host" for node in optimized.node) == is_kept
 
 
 def _node(graph_def, name):

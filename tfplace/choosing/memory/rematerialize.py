@@ -4,6 +4,9 @@ Dynamic tensor rematerialization (Kirisame et al., ICLR 2021), with what is know
 each tensor is needed next. Where an op finds no room, the tensor is dropped that costs least to
 make again for the bytes that it takes and the time until it is needed. Just before it is needed a
 copy of its op runs, and before that copies of what that op reads, as far as it is gone, too.
+
+A tensor of a GPU may wait in its host's memory instead (Rhu et al., MICRO 2016): it is sent there
+as soon as it is made, which costs nothing as long as the link is free, and comes back in time.
 """
 
 import dataclasses
@@ -22,19 +25,22 @@ ORIGINAL = -1
 
 @dataclasses.dataclass(frozen=True)
 class Copy:
-    """An op that runs once more.
+    """An op that runs once more; or one on the host that hands back what that op has made.
 
     Attributes:
       op: which one.
       reads: {tensor: the copy that it reads it of}; those that are left out, of the op itself.
       after: the op behind which it waits, so that it doesn't run too early; -1 for none.
       before: the op that reads it, or what is made of it: it runs just before that.
+      tensor, host: what is handed back, and the device where it waits; -1 where the op runs again.
     """
 
     op: int
     reads: Mapping[int, int]
     after: int
     before: int = -1
+    tensor: int = -1
+    host: int = -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,17 +58,27 @@ class CopyPlan:
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """By which a tensor to drop is chosen: cost ** a / (bytes ** b * seconds until needed ** c)."""
+    """By which a tensor to drop is chosen: cost ** a / (bytes ** b * seconds until needed ** c).
+
+    Attributes:
+      cost, size, wait: a, b and c.
+      sends: whether tensors may wait on the host.
+    """
 
     cost: float = 1.0
     size: float = 1.0
     wait: float = 1.0
+    sends: bool = False
 
 
 MOST_OPS = 100
 """To make one tensor again; what needs more is not dropped."""
 LONG_AGO = 64
 """After so many tensors were dropped, it is asked anew what one costs."""
+LINK_SHARE = 0.1
+"""A second of a link costs so much of one of a device: what is very cheap to make is made again."""
+AHEAD = 1.5
+"""Times its way a tensor begins to come back before it is needed."""
 TINY = 1e-5
 """Of the limit: what takes less is kept. A shape costs nothing to make again while its tensor is
 there, and all of that tensor later."""
@@ -81,11 +97,20 @@ class MayChange:
       hold: bool[N] ops that a copy may wait for.
       body: i4[N] ops with one number stand in one body; a copy and what it waits for have to.
         -1 for ops that may not read a copy.
+      send: bool[T] tensors that may wait on a host; None for none.
     """
 
     repeat: BoolArray
     hold: BoolArray
     body: IntArray
+    send: BoolArray | None = None
+
+
+def host_of(problem: Problem, device: int) -> int:
+    """The CPU of a GPU's host, which holds what the GPU has no room for; -1 for none."""
+    types, tasks = problem.device_types, problem.device_tasks
+    same = (n for n, kind in enumerate(types) if kind == "CPU" and tasks[n] == tasks[device])
+    return next(same, -1) if types[device] == "GPU" else -1
 
 
 def rematerialized(
@@ -160,6 +185,14 @@ class _Run:
         self.now, self.at, self.num_dropped = 0.0, 0, 0
         self.last_cost: dict[int, tuple[float, int]] = {}  # of a buffer, and when that was asked
         self.last: dict[int, int] = {}  # of each body, of what copies may wait for
+        self.host = host_of(problem, device) if weights.sends and may.send is not None else -1
+        self.sent: dict[int, int] = {}  # tensor on the host: of which copy, or ORIGINAL
+        self.made_at: dict[int, float] = {}
+        self.sending_until = 0.0
+        self.coming: list[tuple[float, int]] | None = []  # when which begins to; None: not known
+        ways = [(device, self.host), (self.host, device)] if self.host >= 0 else []
+        latency, rate = problem.link_latency, problem.link_bytes_per_second
+        self.ways = [(latency[way] + graph.tensor_bytes / rate[way]).tolist() for way in ways]
 
     def _uses(self, schedule: Schedule, device: int) -> None:
         """Who reads what here, and until when a tensor is held for others' sake."""
@@ -200,6 +233,7 @@ class _Run:
         """Runs them."""
         for at, op in enumerate(self.ops):
             self.at, self.now = at, self.start[op]
+            self._call_back()
             self._run(op)
         return CopyPlan(tuple(self.copies), self.reads)
 
@@ -242,6 +276,7 @@ class _Run:
             for buffer in lies_in:
                 self.inside[buffer].add(tensor)
             self.buffers[tensor], self.made_by[tensor] = lies_in, copy
+            self.made_at[tensor] = self.now + self.seconds[op]
 
     def _new_bytes(self, tensor: int, shared: int) -> int:
         return 0 if self.takes_over[tensor] and 0 <= shared != tensor else self.alloc[tensor]
@@ -273,7 +308,7 @@ class _Run:
         while todo:
             for op in self.all_readers.get(todo.pop(), ()):
                 for made in self.outputs[op]:
-                    if made in seen or made in self.buffers:
+                    if made in seen or made in self.buffers or made in self.sent:
                         continue
                     seen.add(made)
                     readers = self.readers.get(made)
@@ -299,7 +334,7 @@ class _Run:
         """
         if tensor in self.buffers:
             return
-        if self.producer[tensor] not in self.outputs:
+        if self.producer[tensor] not in self.outputs or tensor in self.sent:
             self._receive(tensor)
             return
         todo: list[tuple[int, list[int]]] = [(self.producer[tensor], [])]
@@ -310,7 +345,7 @@ class _Run:
             waits_for = None
             for each in self.inputs[op][len(kept) :]:
                 if each not in self.buffers:
-                    if self.producer[each] in self.outputs:
+                    if self.producer[each] in self.outputs and each not in self.sent:
                         waits_for = self.producer[each]
                         break
                     self._receive(each)
@@ -332,6 +367,29 @@ class _Run:
         self.bytes[number], self.inside[number] = self.copy_bytes[tensor], {tensor}
         self.held += self.copy_bytes[tensor]
         self.buffers[tensor], self.made_by[tensor] = (number,), ORIGINAL
+        if tensor in self.sent:
+            op, source = self.producer[tensor], self.sent[tensor]
+            reads = {} if source == ORIGINAL else {tensor: source}
+            last = self.last.get(int(self.may.body[op]), -1)
+            self.made_by[tensor], self.coming = len(self.copies), None
+            self.copies.append(Copy(op, reads, last, self.ops[self.at], tensor, self.host))
+
+    def _call_back(self) -> None:
+        """Lets come back what is needed soon, as far as there is room."""
+        if self.coming is None:
+            away = [(self._next(t), t) for t in self.sent if t not in self.buffers]
+            begin, self.coming = np.inf, []
+            for when, tensor in sorted(away, reverse=True):
+                if when < np.inf:
+                    begin = min(begin, when) - AHEAD * self.ways[1][tensor]
+                    self.coming.append((begin, tensor))
+        while self.coming and self.coming[-1][0] <= self.now:
+            tensor = self.coming[-1][1]
+            if self.held + self.copy_bytes[tensor] > self.limit:
+                break
+            rest = self.coming[:-1]
+            self._receive(tensor)
+            self.coming = rest
 
     def _again(self, op: int) -> None:
         """Runs a copy of an op whose inputs are there, and locked."""
@@ -366,8 +424,14 @@ class _Run:
             self._evict(victim)
 
     def _evict(self, tensors: list[int]) -> None:
+        if self._seconds_to_send(tensors) < self._cost(tensors):
+            sent = next(each for each in tensors if self._next(each) < np.inf)
+            if sent not in self.sent:
+                self.sending_until = self._sent_at(sent)
+                self.sent[sent] = self.made_by[sent]
+            self.coming = None
         for tensor in tensors:
-            when = self._next(tensor)
+            when = np.inf if tensor in self.sent else self._next(tensor)
             _, sources = self._made_of([tensor], set(tensors))
             for source in sources if when < np.inf else ():
                 self._is_needed(source)  # what is not any more, is forgotten
@@ -383,8 +447,28 @@ class _Run:
                 ops[op] = None
                 inputs = self.inputs.get(op, ())
                 sources.update(inputs)
-                todo += [t for t in inputs if t not in self.buffers or t in gone]
+                away = (t for t in inputs if t not in self.buffers or t in gone)
+                todo += [t for t in away if t not in self.sent]
         return list(ops), sources
+
+    def _may_send(self, tensor: int) -> bool:
+        return self.host >= 0 and self.may.send is not None and bool(self.may.send[tensor])
+
+    def _sent_at(self, tensor: int) -> float:
+        """When it would be on the host: it goes there when it is made, behind those before it."""
+        return max(self.made_at[tensor], self.sending_until) + self.ways[0][tensor]
+
+    def _seconds_to_send(self, tensors: list[int]) -> float:
+        """What it costs to let the one that is needed again wait on the host; inf if it can't."""
+        needed = [each for each in tensors if self._next(each) < np.inf]
+        if len(needed) != 1 or not self._may_send(needed[0]):
+            return np.inf
+        way = self.ways[1][needed[0]]
+        late = max(self.now + way - self._next(needed[0]), 0.0)
+        if needed[0] not in self.sent:
+            late += max(self._sent_at(needed[0]) - self.now, 0.0)
+            way += self.ways[0][needed[0]]
+        return late + LINK_SHARE * way
 
     def _cost(self, tensors: list[int]) -> float:
         """Seconds to make them again, with all that isn't there either; inf where that is much."""
@@ -411,13 +495,15 @@ class _Run:
             least, asked = self.last_cost.get(buffer, (-1.0, -LONG_AGO))
             if self.num_dropped - asked >= LONG_AGO:
                 least = sum(self.seconds[op] for op in {self.producer[each] for each in inside})
+                least = min(least, self._seconds_to_send(list(inside)))
             per_cost = size**weights.size * min(wait, self.end_seconds) ** weights.wait
             candidates.append((least**weights.cost / per_cost, per_cost, buffer))
         best, chosen = np.inf, None
         for least, per_cost, buffer in sorted(candidates):
             if least >= best:
                 break
-            cost = self._cost(list(self.inside[buffer]))
+            tensors = list(self.inside[buffer])
+            cost = min(self._cost(tensors), self._seconds_to_send(tensors))
             self.last_cost[buffer] = cost, self.num_dropped
             score = cost**weights.cost / per_cost
             if score < best:
@@ -429,6 +515,6 @@ class _Run:
             not self.locked[tensor]
             and not self.is_kept[tensor]
             and self.producer[tensor] in self.outputs
-            and bool(self.may.repeat[self.producer[tensor]])
+            and bool(self.may.repeat[self.producer[tensor]] or self._may_send(tensor))
             and self.held_until[tensor] <= self.now
         )

@@ -5,17 +5,18 @@ import itertools
 import math
 import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from graphs.building.op_outputs import op_definition
+from graphs.building.op_outputs import op_definition, output_dtype
 from graphs.by_key import by_key
 from graphs.names import data_inputs, parse_input
 from graphs.op_graph import BoolArray, FloatArray, IntArray, LongArray
 from graphs.op_types import ALIASES, PYTHON, REACHES_OUT
 from graphs.problem import Infeasible, Problem
 from graphs.protos import JsonObject, NodeDef, OpDef
-from rewrite.memory.recompute import AGAIN, MARK, MemoryPlan, NodeCopy
+from rewrite.memory.recompute import AGAIN, KEPT, MARK, MemoryPlan, NodeCopy
 from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
@@ -26,6 +27,7 @@ from tfplace.choosing.memory.rematerialize import (
     MayChange,
     NoRoomError,
     Weights,
+    host_of,
     rematerialized,
 )
 from tfplace.choosing.memory_limit import at_most
@@ -70,7 +72,7 @@ def with_copies(problem: Problem, plan: CopyPlan) -> edges.EdgedProblem:
     source: list[int] = []
     made_by: list[int] = []
     for number, copy in enumerate(plan.copies):
-        for tensor in outputs.get(copy.op, ()):
+        for tensor in outputs.get(copy.op, ()) if copy.tensor < 0 else (copy.tensor,):
             of_copy[number, tensor] = num_tensors + len(source)
             source.append(tensor)
             made_by.append(num_ops + number)
@@ -86,7 +88,9 @@ def with_copies(problem: Problem, plan: CopyPlan) -> edges.EdgedProblem:
 
     shares: list[int] = tensors["tensor_shares"].tolist()
     for (number, tensor), own in of_copy.items():
-        if shares[own] == tensor or shares[own] < 0:
+        if plan.copies[number].tensor >= 0:
+            shares[own], tensors["tensor_alloc_bytes"][own] = -1, graph.tensor_bytes[tensor]
+        elif shares[own] == tensor or shares[own] < 0:
             shares[own] = -1
         elif producer[shares[own]] == plan.copies[number].op:
             shares[own] = of_copy[number, shares[own]]
@@ -102,11 +106,13 @@ def with_copies(problem: Problem, plan: CopyPlan) -> edges.EdgedProblem:
         uses.append((read_by(op, tensor), op))
         inputs.setdefault(op, []).append(tensor)
     for own, copy in enumerate(plan.copies, num_ops):
-        uses += [(read_by(own, tensor), own) for tensor in inputs.get(copy.op, ())]
+        reads = inputs.get(copy.op, ()) if copy.tensor < 0 else (copy.tensor,)
+        uses += [(read_by(own, tensor), own) for tensor in reads]
     pairs = np.array(sorted(set(uses)), dtype=np.int32).reshape(-1, 2)
     op_at = np.array([*range(num_ops), *(each.op for each in plan.copies)], dtype=np.int32)
     persistent, groups = graph.op_persistent_bytes[op_at], graph.colocation_group[op_at]
     persistent[num_ops:], groups[num_ops:] = 0, -1
+    temporary = graph.op_temp_bytes[op_at]
     names = [f"{graph.op_names[c.op]}/{AGAIN}/{n}" for n, c in enumerate(plan.copies)]
     copied = dataclasses.replace(
         edges.graph_with(graph, tensors),
@@ -115,18 +121,24 @@ def with_copies(problem: Problem, plan: CopyPlan) -> edges.EdgedProblem:
         use_tensor=pairs[:, 0],
         use_op=pairs[:, 1],
         op_persistent_bytes=persistent,
-        op_temp_bytes=graph.op_temp_bytes[op_at],
+        op_temp_bytes=temporary,
         colocation_group=groups,
     )
     waits = [(copy.after, own) for own, copy in enumerate(plan.copies, num_ops) if copy.after >= 0]
     order = edges.order_edges(*map(list, zip(*waits, strict=True))) if waits else edges.NO_EDGES
     whole = dataclasses.replace(edges.of_ops(problem, op_at), graph=copied)
+    for own, copy in enumerate(plan.copies, num_ops):
+        if copy.tensor >= 0:
+            whole.op_seconds[own], whole.pinned_device[own], temporary[own] = np.inf, -1, 0
+            whole.op_seconds[own, copy.host] = HANDED_BACK_SECONDS
     return edges.with_order_edges(whole, order)
 
 
 def with_their_copies(device_of_op: IntArray, plan: CopyPlan) -> IntArray:
-    """i4[N + C]: a placement with each copy beside its op."""
-    return np.concatenate([device_of_op, device_of_op[[each.op for each in plan.copies]]])
+    """i4[N + C]: a placement with each copy beside its op, or on the host."""
+    beside = device_of_op[[each.op for each in plan.copies]]
+    hosts = np.array([each.host for each in plan.copies], dtype=np.int32)
+    return np.concatenate([device_of_op, np.where(hosts < 0, beside, hosts)])
 
 
 # Makes a placement fit: what each device drops and computes again, as the simulator judges it.
@@ -136,6 +148,10 @@ WEIGHTS = (
     *(Weights(cost=2.0, wait=0.0), Weights(size=1.5, wait=2.0)),
 )
 """By which it is tried to choose what is dropped."""
+SENT = frozenset((1, 2, 9, 10, 14, 19))
+"""DataTypes of what may wait on a host: floats, int64 and bool, which lie in a GPU's memory."""
+HANDED_BACK_SECONDS = 5e-6
+"""What an op on the host takes that hands a tensor on: it copies nothing."""
 MOST_TRIES, NEAR = 6, 0.995
 """A plan takes ops one by one, where a device may run several at once: one that doesn't fit is made
 again with as much less memory as it was over, and a little. One that fits is made again knowing
@@ -176,7 +192,10 @@ def fitted(
         schedules.insert(0, simulated(ranked, device_of_op).known_schedule())
     best: Planned | None = None
     usable = problem.usable_bytes()
-    for weights, schedule in itertools.product(WEIGHTS, schedules):
+    over = np.flatnonzero(np.array(schedules[0].peak_bytes) > usable).tolist()
+    sends = may.send is not None and any(host_of(problem, device) >= 0 for device in over)
+    ways = (dataclasses.replace(each, sends=True) for each in WEIGHTS if sends)
+    for weights, schedule in itertools.product((*ways, *WEIGHTS), schedules):
         limits = np.where(np.array(schedule.peak_bytes) > usable, usable, np.inf)
         foreseen, fastest = CopyPlan(), math.inf
         for _ in range(MOST_TRIES):
@@ -250,8 +269,27 @@ def may_change(prepared: PreparedModel) -> MayChange:
     producer, user, _ = graph.op_edges()
     repeat = (bodies >= 0) & _repeatable(prepared)
     elsewhere = (bodies[user] >= 0) & (bodies[producer] != bodies[user])
-    repeat[producer[elsewhere]] = False
-    return MayChange(repeat, anchors.may_hold, bodies)
+    stays = bodies < 0
+    repeat[producer[elsewhere]], stays[producer[elsewhere]] = False, True
+    send = ~stays[graph.tensor_producer] & _plain(prepared)
+    return MayChange(repeat, anchors.may_hold, bodies, send)
+
+
+def _plain(prepared: LoadedModel) -> BoolArray:
+    """bool[T]: numbers that TensorFlow can send, and that nothing writes into."""
+    graph, library = prepared.built.graph, prepared.flat.library
+    nodes = dict(zip(prepared.built.op_of_node.tolist(), prepared.flat.graph_def.node, strict=True))
+    result = np.zeros(graph.num_tensors, dtype=bool)
+    if any(node.op.startswith("Inplace") for node in nodes.values()):
+        return result
+    pairs = zip(graph.tensor_producer.tolist(), graph.tensor_output.tolist(), strict=True)
+    for tensor, (op, output) in enumerate(pairs):
+        node = nodes[op]
+        if output < 0 or graph.tensor_alloc_bytes[tensor] <= 0 or node.op in library:
+            continue
+        is_reference = any(each.is_ref for each in op_definition(node.op, node.name).output_arg)
+        result[tensor] = not is_reference and output_dtype(node, library, output) in SENT
+    return result
 
 
 def _repeatable(prepared: LoadedModel) -> BoolArray:
@@ -293,16 +331,21 @@ def _is_pure(node: NodeDef, definition: OpDef) -> bool:
 def as_nodes(prepared: LoadedModel, plan: CopyPlan) -> MemoryPlan:
     """A plan as the model's graph and functions name their ops."""
     origin_of = dict(zip(prepared.built.op_of_node.tolist(), prepared.flat.origins, strict=True))
-    producer = prepared.built.graph.tensor_producer
+    producer, output = prepared.built.graph.tensor_producer, prepared.built.graph.tensor_output
+
+    def name_of(tensor: int, copy: int) -> str:
+        node: str = origin_of[int(producer[tensor])].node
+        return node if plan.copies[copy].tensor < 0 else f"{node}:{output[tensor]}"
 
     def reads_of(reads: Mapping[int, int]) -> dict[str, int]:
-        return {origin_of[int(producer[t])].node: copy for t, copy in reads.items()}
+        return {name_of(tensor, copy): copy for tensor, copy in reads.items()}
 
     copies = [
         NodeCopy(
             (origin_of[each.op].function, origin_of[each.op].node),
             reads_of(each.reads),
             origin_of[each.after].node if each.after >= 0 else "",
+            -1 if each.tensor < 0 else int(output[each.tensor]),
         )
         for each in plan.copies
     ]
@@ -440,21 +483,31 @@ def _prepared_with(
         num_shards=1 if split is None else split.num_shards,
     )
     made = prepare(problem, prepared.costs.source != "analytic", earlier=prepared)
-    if planned.rank is not None:
-        rank = planned.rank[_numbers(made, prepared, planned.plan)]
-        made = dataclasses.replace(made, problem=dataclasses.replace(made.problem, start_rank=rank))
-    return at_most(made, options.max_devices)
+    numbers = _numbers(made, prepared, planned.plan)
+    graph, pinned = made.problem.graph, made.problem.pinned_device
+    on_host = source_ops(made, prepared).output >= 0  # these ops are ours: no constraint is of them
+    groups = np.where(on_host, -1, graph.colocation_group).astype(np.int32)
+    changed = dataclasses.replace(
+        made.problem,
+        graph=dataclasses.replace(graph, colocation_group=groups),
+        pinned_device=np.where(on_host, -1, pinned).astype(np.int32),
+        start_rank=None if planned.rank is None else planned.rank[numbers],
+    )
+    return at_most(dataclasses.replace(made, problem=changed), options.max_devices)
 
 
 def _found(found: Found, made: PreparedModel, best: Candidate, without: float) -> Found | None:
     """What is known of the step, each placement with its copies beside their ops."""
     old = found.prepared
-    source, _ = source_ops(made, old)
-    candidates = [
-        Candidate(each.name, placed, simulated(made.problem, placed).outcome)
-        for each in (dataclasses.replace(best, name=NAME), *found.searched.baselines)
-        for placed in (each.device_of_op[source],)
-    ]
+    source = source_ops(made, old)
+    hosts = np.array([host_of(old.problem, each) for each in range(old.problem.num_devices)])
+    candidates = []
+    for each in (dataclasses.replace(best, name=NAME), *found.searched.baselines):
+        placed = each.device_of_op[source.op]
+        on_host = (source.output >= 0) & (hosts[placed] >= 0)
+        placed = np.where(on_host, hosts[placed], placed).astype(np.int32)
+        outcome = simulated(made.problem, placed).outcome
+        candidates.append(Candidate(each.name, placed, outcome))
     if candidates[0].step_seconds >= WORTH * without:
         return None
     searched: Searched = dataclasses.replace(
@@ -473,8 +526,8 @@ def before_plan(prepared: PreparedModel, device_of_op: IntArray) -> Simulated | 
     old = prepared.unplanned
     if old is None:
         return None
-    without = np.array(old.given)
-    without[source_ops(prepared, old)[0]] = device_of_op
+    source, without = source_ops(prepared, old), np.array(old.given)
+    without[source.op[~source.is_copy]] = device_of_op[~source.is_copy]
     return simulated(old.problem, without)
 
 
@@ -484,9 +537,15 @@ def plan_facts(
     """report.json's `memory_plan` of a placement i4[N], which is `before` without the plan."""
     if before is None or prepared.unplanned is None:
         return None
-    _, again = source_ops(prepared, prepared.unplanned)
+    source = source_ops(prepared, prepared.unplanned)
+    again, on_host = source.is_copy & (source.output < 0), source.output >= 0
     seconds = prepared.problem.op_seconds[np.arange(len(device_of_op)), device_of_op]
+    graph = prepared.problem.graph
+    is_read = on_host[graph.use_op] & (graph.tensor_output[graph.use_tensor] >= 0)
+    waiting = np.unique(graph.use_tensor[is_read])
     return {
+        "tensors_on_host": len(waiting),
+        "bytes_on_host": int(graph.tensor_bytes[waiting].sum()),
         "ops_run_again": int((again & (seconds > 0)).sum()),
         "more_work": float(seconds[again].sum() / seconds[~again].sum()),
         "peak_bytes_without": before.peak_bytes,
@@ -498,28 +557,47 @@ def _numbers(made: PreparedModel, old: PreparedModel, plan: CopyPlan) -> IntArra
 
     Copies of one op are named in the order of their numbers.
     """
-    source, again = source_ops(made, old)
-    copies = by_key((copy.op, old.problem.num_ops + n) for n, copy in enumerate(plan.copies))
+    source, output = source_ops(made, old), old.problem.graph.tensor_output
+    copies = by_key(
+        ((copy.op, -1 if copy.tensor < 0 else int(output[copy.tensor])), old.problem.num_ops + n)
+        for n, copy in enumerate(plan.copies)
+    )
     names = made.problem.graph.op_names
-    numbers = np.array(source)
-    for op in sorted(np.flatnonzero(again).tolist(), key=lambda op: (len(names[op]), names[op])):
-        numbers[op] = copies[int(source[op])].pop(0)
+    numbers, copied = np.array(source.op), np.flatnonzero(source.is_copy).tolist()
+    for op in sorted(copied, key=lambda op: (len(names[op]), names[op])):
+        numbers[op] = copies[int(source.op[op]), int(source.output[op])].pop(0)
     return numbers
 
 
-def source_ops(made: LoadedModel, old: LoadedModel) -> tuple[IntArray, BoolArray]:
-    """i4[N']: the op of the model without a plan that each op is, or runs again; which do."""
+class SourceOps(NamedTuple):
+    """Of each op of a model with a plan, what it is in the model without.
+
+    Attributes:
+      op: i4[N'] it itself, or what it runs again, or hands an output back of.
+      is_copy: bool[N'] whether it is there for the plan.
+      output: i4[N'] the index of the output that it hands back, else -1.
+    """
+
+    op: IntArray
+    is_copy: BoolArray
+    output: IntArray
+
+
+def source_ops(made: LoadedModel, old: LoadedModel) -> SourceOps:
+    """Finds them by the marks in the graph."""
     number = dict(
         zip((n.name for n in old.flat.graph_def.node), old.built.op_of_node.tolist(), strict=True)
     )
     source = np.zeros(made.built.graph.num_ops, dtype=np.int32)
-    again = np.zeros(made.built.graph.num_ops, dtype=bool)
+    is_copy = np.zeros(made.built.graph.num_ops, dtype=bool)
+    output = np.full(made.built.graph.num_ops, -1, dtype=np.int32)
     for node, origin, op in zip(
         made.flat.graph_def.node, made.flat.origins, made.built.op_of_node.tolist(), strict=True
     ):
         name = node.name
         if MARK in node.attr:
             name = name.removesuffix(origin.node) + node.attr[MARK].s.decode()
-            again[op] = True
+            is_copy[op] = True
+            output[op] = node.attr[KEPT].i if KEPT in node.attr else -1
         source[op] = number[name]
-    return source, again
+    return SourceOps(source, is_copy, output)

@@ -7,7 +7,13 @@ import pytest
 
 from tests.builders import Machine, Op, build_problem, random_problem
 from tests.reference_simulator import reference_run
-from tfplace.choosing.memory.rematerialize import ORIGINAL, MayChange, NoRoomError, rematerialized
+from tfplace.choosing.memory.rematerialize import (
+    ORIGINAL,
+    MayChange,
+    NoRoomError,
+    Weights,
+    rematerialized,
+)
 from tfplace.choosing.memory.within_memory import fitted, with_copies, with_their_copies
 from tfplace.simulation.simulated import simulated
 
@@ -142,8 +148,52 @@ def test_a_shape_is_kept_since_it_takes_nothing_and_its_tensor_may_be_gone():
     assert plan.copies[0].before == 6  # for the last op, not for its shape
 
 
+def on_a_host(bandwidth, length=16):
+    """A chain there and back on a GPU with a host, its placement, and what may wait there."""
+    machine = Machine(2, bandwidth=bandwidth)
+    problem = there_and_back(length, machine)
+    may = all_may(problem)
+    may = dataclasses.replace(may, send=np.ones(problem.graph.num_tensors, dtype=bool))
+    return problem, np.ones(problem.num_ops, dtype=np.int32), may
+
+
+def test_what_is_needed_late_waits_on_the_host_and_is_back_in_time():
+    problem, placement, may = on_a_host(bandwidth=SIZE)  # as long to send as to compute
+    whole = simulated(problem, placement)
+    limit = whole.schedule.peak_bytes[1] // 2
+    found = fitted(limited_on(problem, limit), placement, may)
+    names = problem.graph.op_names
+    assert "f1" in {names[each.op] for each in found.plan.copies if each.tensor >= 0}
+    assert found.simulated.outcome.peak_bytes[1] <= limit
+    assert found.step_seconds <= whole.schedule.makespan * 1.03
+    none = dataclasses.replace(may, send=None)
+    assert fitted(limited_on(problem, limit), placement, none).step_seconds > found.step_seconds
+
+
+def limited_on(problem, limit):
+    return dataclasses.replace(problem, device_memory_bytes=np.array([10**9, limit]))
+
+
+def test_over_a_slow_link_nothing_is_sent():
+    problem, placement, may = on_a_host(bandwidth=SIZE / 1000.0)
+    limit = simulated(problem, placement).schedule.peak_bytes[1] // 2
+    found = fitted(limited_on(problem, limit), placement, may)
+    assert found.plan.copies
+    assert all(each.tensor < 0 for each in found.plan.copies)
+
+
+def test_what_has_no_second_run_may_wait_on_the_host():
+    problem, placement, may = on_a_host(bandwidth=SIZE)
+    never = dataclasses.replace(may, repeat=np.zeros(problem.num_ops, dtype=bool))
+    limit = simulated(problem, placement).schedule.peak_bytes[1] * 6 // 10
+    found = fitted(limited_on(problem, limit), placement, never)
+    assert found.plan.copies
+    assert all(each.tensor >= 0 for each in found.plan.copies)
+
+
+@pytest.mark.parametrize("sends", [False, True])
 @pytest.mark.parametrize("seed", range(60))
-def test_plans_of_random_steps_hold(seed):
+def test_plans_of_random_steps_hold(seed, sends):
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, 24)
     placement = rng.integers(problem.num_devices, size=problem.num_ops).astype(np.int32)
@@ -155,8 +205,12 @@ def test_plans_of_random_steps_hold(seed):
     for share in (0.9, 0.7, 0.5):
         limit = share * placed.schedule.peak_bytes[device]
         may = all_may(problem, repeat)
+        if sends:
+            may = dataclasses.replace(may, send=problem.graph.tensor_output >= 0)
         try:
-            plan = rematerialized(problem, placed.schedule, device, limit, may)
+            plan = rematerialized(
+                problem, placed.schedule, device, limit, may, Weights(sends=sends)
+            )
         except NoRoomError:
             break
         check_plan(problem, plan, repeat)
@@ -172,8 +226,9 @@ def check_plan(problem, plan, repeat):
     """Each copy is of an op that may run again, and reads copies of the ops that it reads."""
     graph = problem.graph
     for number, copy in enumerate(plan.copies):
-        assert repeat[copy.op]
-        inputs = graph.use_tensor[graph.use_op == copy.op]
+        assert repeat[copy.op] or copy.tensor >= 0
+        assert copy.tensor < 0 or graph.tensor_producer[copy.tensor] == copy.op
+        inputs = graph.use_tensor[graph.use_op == copy.op] if copy.tensor < 0 else [copy.tensor]
         for tensor, source in copy.reads.items():
             assert tensor in inputs
             assert ORIGINAL < source < number

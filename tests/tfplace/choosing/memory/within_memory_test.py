@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tfplace
 from graphs.loading.sniff import sniff
-from rewrite.memory.recompute import has_plan
+from rewrite.memory.recompute import KEPT, has_plan
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.memory import within_memory
@@ -95,11 +95,22 @@ def test_it_fits_and_says_what_runs_again(fitted, peak):
     plan = report["memory_plan"]
     assert plan["ops_run_again"] > 0
     assert 0.0 < plan["more_work"] < 0.4
+    assert plan["bytes_on_host"] == plan["tensors_on_host"] * 128 * KIB > 0
     assert max(plan["peak_bytes_without"].values()) == peak
     assert report["order"]["edges"] > plan["ops_run_again"]  # it fits in no other order
     assert report["verdict"] == "placed"
-    assert f"{plan['ops_run_again']} ops run again" in report["verdict_sentence"]
+    assert f"{plan['ops_run_again']} ops run again and" in report["verdict_sentence"]
+    assert f"{plan['tensors_on_host']} tensors wait on the host" in report["verdict_sentence"]
     assert has_plan(sniff(out).proto.meta_graphs[0].graph_def)
+
+
+def test_what_waits_on_the_host_is_written_there_though_all_else_is_pinned(fitted):
+    out, _, _ = fitted
+    graph_def = sniff(out).proto.meta_graphs[0].graph_def
+    nodes = [node for function in graph_def.library.function for node in function.node_def]
+    waiting = [node for node in nodes if KEPT in node.attr]
+    assert waiting
+    assert {node.device for node in waiting} == {"/device:CPU:0"}
 
 
 def test_it_is_proven_and_equal_bit_for_bit(fitted, deep):
@@ -144,7 +155,7 @@ def test_the_order_is_written_in_which_a_step_fits_if_it_would_not_in_tensorflow
 def test_the_page_shows_memory_with_and_without_the_plan(fitted):
     out, _, _ = fitted
     page = (out / "assets.extra/tfplace/report.html").read_text()
-    assert page.count("<path class='before'") == 1
+    assert page.count("<path class='before'") == 2  # the GPU's, and its host's
     assert "without its memory plan" in page
 
 
