@@ -150,6 +150,8 @@ WEIGHTS = (
 """By which it is tried to choose what is dropped."""
 SENT = frozenset((1, 2, 9, 10, 14, 19))
 """DataTypes of what may wait on a host: floats, int64 and bool, which lie in a GPU's memory."""
+NEARLY_FREE = 1.01
+"""A plan that takes so much of the step without a limit is not worth another look."""
 HANDED_BACK_SECONDS = 5e-6
 """What an op on the host takes that hands a tensor on: it copies nothing."""
 MOST_TRIES, NEAR = 6, 0.995
@@ -209,6 +211,8 @@ def fitted(
             if planned.simulated.is_feasible:
                 if best is None or planned.step_seconds < best.step_seconds:
                     best = planned
+                if best.step_seconds <= NEARLY_FREE * schedule.makespan:
+                    return best
                 if planned.step_seconds >= fastest:
                     break
                 fastest = planned.step_seconds
