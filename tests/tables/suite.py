@@ -29,7 +29,7 @@ from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
 from tests.tables import rewrite_docs
 from tests.tables.rewrite_docs import DOCS, ROOT, origin_of
-from tests.tables.suite_table import LEARNED, ONE_SHOT, learned_table, suite_table
+from tests.tables.suite_table import LEARNED, ONE_SHOT, claims_table, learned_table, suite_table
 from tfplace.output_paths import write_file
 from tfplace.preparing.options import AUTO
 
@@ -90,8 +90,9 @@ def learned_cells(
     trials: Mapping[str, int], clusters: Sequence[str], seeds: Sequence[int]
 ) -> Iterator[Wanted]:
     """The cells of learned.json, likewise."""
-    for seed, model, cluster, name in itertools.product(seeds, trials, clusters, LEARNED):
-        yield Wanted(model, cluster, name, seed, 1, trials[model])
+    for seed, model, cluster in itertools.product(seeds, trials, clusters):
+        for name in (*(("expert", "metis") if seed == seeds[0] else ()), *LEARNED):
+            yield Wanted(model, cluster, name, seed, 1, trials[model])
 
 
 def bench(group: Sequence[Wanted]) -> list[Cell]:
@@ -118,8 +119,21 @@ def bench(group: Sequence[Wanted]) -> list[Cell]:
         command = [sys.executable, "-P", "-m", "tfplace", "bench", *words]
         subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
         rows = json.loads(output.read_text(encoding="utf-8")) if output.exists() else []
-    told = {"model": wanted.model, "cluster": wanted.cluster, "history": [], "command": said}
-    return [{**row, **told} for row in rows if "error" not in row]
+    told = {"model": wanted.model, "cluster": wanted.cluster, "command": said}
+    return [
+        {
+            **row,
+            **told,
+            "history": _trials_of(row["history"]) if row["algorithm"] in LEARNED else [],
+        }
+        for row in rows
+        if "error" not in row
+    ]
+
+
+def _trials_of(history: Sequence[Sequence[float]]) -> list[list[float]]:
+    """[[trial, best step in seconds] ..], which are the same on every machine."""
+    return [[trial, step_seconds] for trial, _, step_seconds in history]
 
 
 def order_with(shards: int) -> str:
@@ -217,12 +231,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         wanted = suite_cells(trials, clusters, flags.seeds)
 
     def keep(cells: Sequence[Cell]) -> None:
-        text = json.dumps(table_of(cells, origin_of(ROOT)), indent=1)
-        write_file(str(path), f"{text}\n".encode(), overwrite=True)
+        _write(path, table_of(cells, origin_of(ROOT)))
+        if flags.learned:
+            _write(RESULTS / "published_claims.json", claims_table(cells, origin_of(ROOT)))
 
     known = json.loads(path.read_text(encoding="utf-8"))["cells"] if path.exists() else []
     run(known, list(wanted), keep, flags.parallel)
     rewrite_docs.main(["--nodemo"])
+
+
+def _write(path: Path, table: Mapping[str, Any]) -> None:
+    write_file(str(path), f"{json.dumps(table, indent=1)}\n".encode(), overwrite=True)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ DATA_PARALLEL, SPLIT = "data parallel", "auto"
 OVER = "auto over best other"
 
 Cell = Mapping[str, Any]
+Place = tuple[str, str, int]
 
 
 def suite_table(cells: Sequence[Cell], origin: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,8 +39,88 @@ def suite_table(cells: Sequence[Cell], origin: Mapping[str, Any]) -> dict[str, A
 
 def learned_table(cells: Sequence[Cell], origin: Mapping[str, Any]) -> dict[str, Any]:
     """The result file of the published systems, likewise."""
-    table = _table(cells, origin, LEARNED, ["bound"], _bound)
+    table = _table(cells, origin, ["expert", "metis", *LEARNED], ["bound"], _bound)
     return {**table, "command": "python -m tests.tables.suite --learned"}
+
+
+def claims_table(cells: Sequence[Cell], origin: Mapping[str, Any]) -> dict[str, Any]:
+    """What the systems' papers say beside what their cells say, at equal numbers of trials."""
+    step, reached = dict[tuple[Place, int, str], float](), dict[tuple[Place, int, str], list[Any]]()
+    for cell in cells:
+        if cell["step_seconds"]:
+            key = _place(cell), cell["seed"], cell["algorithm"]
+            step[key], reached[key] = cell["step_seconds"], cell["history"]
+    runs = sorted({key[:2] for key in step})
+
+    def over(one: str, other: str, graphs: str = "") -> list[float]:
+        pairs = (((*run, one), (*run, other)) for run in runs if graphs in run[0][0])
+        return [step[a] / step[b] for a, b in pairs if a in step and b in step]
+
+    def placements(other: str) -> list[float]:
+        """Trials that `other` took to its best, over those in which Placeto had as good a step."""
+        found = []
+        for run in runs:
+            own, theirs = reached.get((*run, "placeto"), []), reached.get((*run, other), [])
+            first = [trial for trial, seconds in own if theirs and seconds <= theirs[-1][1]]
+            found += [(theirs[-1][0] + 1) / (first[0] + 1)] if first else []
+        return found
+
+    alone = [
+        step[*run, "hierarchical"] / min(step[run[0], 1, name] for name in ("expert", "metis"))
+        for run in runs
+        if run[0][:2] == ("nmt:num_layers=2", "k80x2") and (*run, "hierarchical") in step
+    ]
+    rows = [
+        [
+            "Spotlight's step over ColocRL's, CIFAR-10",
+            "60.9 %",
+            *_ratios(over("spotlight", "colocrl", "cifar10")),
+        ],
+        ["the same, all graphs", "", *_ratios(over("spotlight", "colocrl"))],
+        *(
+            ["Post's step over " + title, "36.3 % at best", *_ratios(over("post", name))]
+            for name, title in (
+                ("colocrl", "ColocRL's"),
+                ("hierarchical", "HDP's"),
+                ("spotlight", "Spotlight's"),
+            )
+        ),
+        [
+            "HDP's step on NMT-2, 2 GPUs, over the better of expert and min-cut",
+            "39.4 %",
+            *_ratios(alone),
+        ],
+        *(
+            [
+                f"placements of {title} over Placeto's to as good a step",
+                "6.1 at best",
+                *_ratios(placements(name), 1.0, "x"),
+            ]
+            for name, title in (("colocrl", "ColocRL"), ("spotlight", "Spotlight"))
+        ),
+    ]
+    return {
+        "command": "python -m tests.tables.suite --learned",
+        **origin,
+        "note": "each pair of runs has graph, cluster, seed and number of trials in common; "
+        "placements: of the runs in which Placeto gets there",
+        "columns": [
+            {"name": "claim"},
+            {"name": "published"},
+            *(
+                {"name": name, "align": "right"}
+                for name in ("geometric mean", "least", "most", "pairs")
+            ),
+        ],
+        "rows": rows,
+    }
+
+
+def _ratios(values: Sequence[float], scale: float = 100.0, unit: str = " %") -> list[Any]:
+    if not values:
+        return ["", "", "", 0]
+    three = statistics.geometric_mean(values), min(values), max(values)
+    return [*(f"{scale * each:.1f}{unit}" for each in three), len(values)]
 
 
 def _table(
@@ -81,7 +162,7 @@ def _table(
     }  # fmt: skip
 
 
-def _place(cell: Cell) -> tuple[str, str, int]:
+def _place(cell: Cell) -> Place:
     return cell["model"], cell["cluster"], cell["max_trials"]
 
 

@@ -6,7 +6,14 @@ from graphs.clusters.cluster_file import cluster_from_json
 from tests.tables import suite
 from tests.tables.rewrite_docs import table
 from tests.tables.suite import Wanted, learned_cells, mixed_cluster, order_with, run, suite_cells
-from tests.tables.suite_table import LEARNED, ONE_SHOT, OVER, learned_table, suite_table
+from tests.tables.suite_table import (
+    LEARNED,
+    ONE_SHOT,
+    OVER,
+    claims_table,
+    learned_table,
+    suite_table,
+)
 from tfplace.algorithms.table import require_known
 from tfplace.preparing.options import AUTO
 
@@ -29,7 +36,7 @@ def test_all_rows_come_with_one_seed_before_the_next():
     assert [each.seed for each in cells] == sorted(each.seed for each in cells)
     assert {each.algorithm for each in cells if each.seed == 2} == {"local_search", "auto"}
     assert {each.max_trials for each in cells if each.model == "moe"} == {9}
-    assert len(list(learned_cells({"rnnlm": 50}, ("k80x2",), (1, 2)))) == 2 * len(LEARNED)
+    assert len(list(learned_cells({"rnnlm": 50}, ("k80x2",), (1, 2)))) == 2 + 2 * len(LEARNED)
 
 
 def test_what_is_known_is_not_run_again(monkeypatch):
@@ -96,7 +103,26 @@ def test_a_row_has_shares_of_single_the_bound_and_who_made_it():
 def test_a_row_of_the_published_systems():
     cells = [_cell(name, 1.0 + n / 10.0) for n, name in enumerate(LEARNED)]
     result = learned_table(cells, ORIGIN)
-    assert result["rows"][0][2:] == [50, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.25, "1", "c1"]
+    found = [0.5, 0.55, 0.6, 0.65, 0.7, 0.75]
+    assert result["rows"][0][2:] == [50, None, None, *found, 0.25, "1", "c1"]
+
+
+def test_claims_are_of_runs_that_differ_in_the_system_alone():
+    def of(name, seconds, seed, history=()):
+        return _cell(name, seconds, seed=seed, history=history, model="cifar10")
+
+    cells = [
+        of("colocrl", 1.0, 1, [[0, 3.0], [99, 1.0]]),
+        of("spotlight", 0.5, 1, [[0, 0.5]]),
+        of("placeto", 0.9, 1, [[9, 1.0], [80, 0.9]]),
+        of("colocrl", 1.0, 2, [[9, 1.0]]),
+        of("spotlight", 2.0, 2, [[9, 2.0]]),
+        of("placeto", 1.5, 2, [[9, 1.5]]),
+    ]
+    rows = {row[0]: row[2:] for row in claims_table(cells, ORIGIN)["rows"]}
+    assert rows["Spotlight's step over ColocRL's, CIFAR-10"] == ["100.0 %", "50.0 %", "200.0 %", 2]
+    assert rows["placements of ColocRL over Placeto's to as good a step"] == [*["10.0x"] * 3, 1]
+    assert rows["Post's step over HDP's"] == ["", "", "", 0]
 
 
 def test_its_algorithms_and_its_cluster_are_there():
