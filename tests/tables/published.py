@@ -1,8 +1,10 @@
-"""Predicted against published steps of one GPU: python -m tests.tables.published
+"""Predicted against published steps: python -m tests.tables.published [--scaling]
 
 Builds each zoo graph, prices its kernels on the GPU and adds them up, as a GPU runs one after the
-other. Writes results/predicted_and_published.json; `python -m tests.tables.rewrite_docs --nodemo`
-then writes the page. None of these networks was used to fit a price. About ten minutes.
+other. With --scaling, simulates plain data parallelism on several GPUs instead: the same batch on
+each. Writes results/predicted_and_published.json, or published_scaling.json;
+`python -m tests.tables.rewrite_docs --nodemo` then writes the page. None of these networks was used
+to fit a price. About ten minutes, or half an hour.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import datetime
 import json
 import math
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -24,10 +27,13 @@ from graphs.pricing.costs import node_seconds
 from graphs.pricing.grappler_costs import with_defaults
 from graphs.pricing.node_work import node_work
 from tests.tables.kernel_cases import DATA
+from tfplace.algorithms.placers.one_shot import single_devices
+from tfplace.choosing.data_parallel import data_parallel_candidate
 from tfplace.preparing.loaded_model import load_model
 from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.prepare import prepare
+from tfplace.simulation.simulated import simulated
 
-RESULT = DATA.parent / "predicted_and_published.json"
 _P100_SXM2_MHZ = 1480
 
 
@@ -73,6 +79,82 @@ ROWS = (
 )
 
 
+class Scaling(NamedTuple):
+    """Images a second and GPU on several GPUs over those on one, the same batch on each."""
+
+    network: str
+    batch: int
+    cluster: str
+    published: float
+    source: str
+
+
+def _k80(network: str, batch: int, *images: float) -> list[Scaling]:
+    """Images a second on 1, 2, 4 and 8 GPUs of a p2.8xlarge."""
+    pairs = zip((2, 4, 8), images[1:], strict=True)
+    return [
+        Scaling(network, batch, f"k80x{gpus}", each / gpus / images[0], _2017)
+        for gpus, each in pairs
+    ]
+
+
+SCALING = (
+    *_k80("vgg16", 32, 36.3, 69.4, 141, 260),
+    *_k80("alexnet", 512, 684, 1244, 2479, 4853),
+    *_k80("resnet50_v1", 64, 51.5, 98.0, 195, 384),
+    *_k80("inception_v3", 64, 30.8, 58.7, 117, 230),
+    *_k80("resnet152", 32, 19.7, 37.6, 74.9, 149),
+    Scaling("resnet50", 128, "v100x8", 3170 / 8 / 412, _NVIDIA),
+)
+
+
+def predicted_scaling(row: Scaling) -> float:
+    """Seconds of one GPU's step over those of as many shards, shard i on GPU i."""
+    gpus = sum(device.type == "GPU" for device in named(row.cluster).devices)
+    seconds = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in (1, gpus):
+            path = str(Path(folder) / f"{number}.pb")
+            zoo.write(zoo.build(row.network, batch_size=number * row.batch), path)
+            problem = ProblemOptions(path, cluster=row.cluster, num_shards=number)
+            prepared = prepare(problem, trace=False)
+            if number > 1:
+                step = data_parallel_candidate(prepared)
+                assert step is not None
+                seconds.append(step.step_seconds)
+            else:
+                each = single_devices(prepared.problem)
+                seconds.append(
+                    min(simulated(prepared.problem, one).known_schedule().makespan for one in each)
+                )
+    return seconds[0] / seconds[1]
+
+
+def scaling() -> dict[str, object]:
+    """The result file of several GPUs."""
+    found = []
+    for row in SCALING:
+        share = predicted_scaling(row)
+        print(row, share, flush=True)
+        name = f"{row.network}, {row.batch}"
+        found.append([row.cluster, name, share, row.published, share - row.published, row.source])
+    return {
+        "command": "python -m tests.tables.published --scaling",
+        "note": "images a second and GPU over those of one GPU, the same batch on each; shard i on "
+        "GPU i, without a search. Theirs: parameters on the CPU (Inception) or on GPUs, batch "
+        "statistics of each GPU; here those of the whole batch",
+        "columns": [
+            {"name": "GPUs"},
+            {"name": "network, batch on each"},
+            {"name": "predicted", "format": ".3f"},
+            {"name": "published", "format": ".3f"},
+            {"name": "difference", "format": "+.3f"},
+            {"name": "source"},
+        ],
+        "rows": found,
+    }
+
+
 def predicted_ms(rows: list[Row]) -> list[float]:
     """Of rows with the same network and batch."""
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +173,8 @@ def predicted_ms(rows: list[Row]) -> list[float]:
     return found
 
 
-def main() -> None:
+def steps() -> dict[str, object]:
+    """The result file of single GPUs."""
     found: list[list[object]] = []
     ratios: dict[str, list[float]] = {}
     predicted: dict[Row, float] = {}
@@ -108,15 +191,8 @@ def main() -> None:
         mean = math.exp(sum(map(math.log, each)) / len(each))
         spread = f"{min(each):.2f} to {max(each):.2f}"
         found.append([device, f"geometric mean ({spread})", None, None, mean, ""])
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-    )
-    result = {
+    return {
         "command": "python -m tests.tables.published",
-        "machine": "prices hang on no machine",
-        "commit": commit.stdout.strip(),
-        "date": datetime.date.today().isoformat(),
-        "transcribed": False,
         "note": "milliseconds a step; sources are in gpu_data and gpu_h200.json (an "
         "H200, against the H100's prices). P100 at the SXM2's 1,480 MHz. The zoo's graphs have "
         "an auxiliary head (Inception), weight decay and another optimizer; NVIDIA's run XLA",
@@ -130,7 +206,23 @@ def main() -> None:
         ],
         "rows": found,
     }
-    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Makes one of the two result files."""
+    is_scaling = "--scaling" in sys.argv[1:]
+    name = "published_scaling" if is_scaling else "predicted_and_published"
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    )
+    origin = {
+        "machine": "prices hang on no machine",
+        "commit": commit.stdout.strip(),
+        "date": datetime.date.today().isoformat(),
+        "transcribed": False,
+    }
+    text = json.dumps({**origin, **(scaling() if is_scaling else steps())}, indent=2)
+    (DATA.parent / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
