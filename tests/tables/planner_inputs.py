@@ -49,7 +49,7 @@ def read_planned(path: str, num_devices: int, bytes_per_second: float) -> Planne
         if " -- forward_compute_time=" in text:
             return _profile(text, num_devices, bytes_per_second)
         value = json.loads(text)
-        return _partitioning(value) if "maxFPGAs" in value else _piper(value)
+        return partitioning_input(value) if "maxFPGAs" in value else piper_input(value)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(
             f"reading the planner's input {path}: {type(error).__name__}: {error}; wanted a JSON "
@@ -57,7 +57,7 @@ def read_planned(path: str, num_devices: int, bytes_per_second: float) -> Planne
         ) from None
 
 
-def _partitioning(value: Mapping[str, Any]) -> Planned:
+def partitioning_input(value: Mapping[str, Any]) -> Planned:
     """Edges cost milliseconds between an accelerator and the host; a CPU has no limit."""
     layers = {
         node["id"]: Layer(
@@ -80,7 +80,7 @@ def _partitioning(value: Mapping[str, Any]) -> Planned:
     return Planned(layers, edges, value["maxCPUs"], value["maxFPGAs"], memory, NOMINAL_RATE)
 
 
-def _piper(value: Mapping[str, Any]) -> Planned:
+def piper_input(value: Mapping[str, Any]) -> Planned:
     """Layers without tensor parallelism and recomputation; forward and backward are one op."""
     layers = {}
     for node in value["nodes"]:

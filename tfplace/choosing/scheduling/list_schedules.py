@@ -17,7 +17,7 @@ import numpy as np
 from graphs.graph_edges import row_starts
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Infeasible, Outcome, Problem
-from tfplace.choosing.scheduling.anchors import Anchors, anchors_of
+from tfplace.choosing.scheduling.anchors import Anchors, Bools, anchors_of
 from tfplace.choosing.scheduling.edges import (
     NO_EDGES,
     EdgedProblem,
@@ -26,7 +26,7 @@ from tfplace.choosing.scheduling.edges import (
     with_order_edges,
 )
 from tfplace.choosing.scheduling.just_in_time_reads import late_read_edges, with_free_reads
-from tfplace.choosing.scheduling.sequence import sequence_edges
+from tfplace.choosing.scheduling.sequence import ready_seconds, sequence_edges
 from tfplace.grouping.copies import is_split, shard_of_op
 from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulated import simulated
@@ -151,19 +151,51 @@ def _in_flight(
     problem: Problem, device_of_op: IntArray, anchors: Anchors
 ) -> Iterator[tuple[OrderEdges, IntArray | None, OrderEdges]]:
     """Shard by shard as 1F1B does; in a pipeline also with the gradients of weights put off."""
-    proposals = [(by_shard(problem, device_of_op), WINDOWS[0])]
-    delayed = weights_last(problem, device_of_op)
+    first, delayed = by_shard(problem, device_of_op), weights_last(problem, device_of_op)
+    schedule = _schedule(problem, device_of_op, first)
+    proposals = [(first, in_flight_edges(problem, schedule, anchors), 1)]
     if delayed is not None:
-        proposals += [(delayed, window) for window in WINDOWS]
-    for rank, window in proposals:
-        few = in_flight_edges(problem, _schedule(problem, device_of_op, rank), anchors, window)
-        if not len(few):
-            continue
-        try:
-            held = with_order_edges(problem, few)
-        except ValueError:  # shards that wait for one another somewhere else
-            continue
-        yield NO_EDGES, rank, _joined(few, _sequence(held, device_of_op, rank, anchors))
+        schedule = _schedule(problem, device_of_op, delayed)
+        for window in WINDOWS:
+            proposals.append((delayed, in_flight_edges(problem, schedule, anchors, window), 1))
+        shard, (producer, user, _) = shard_of_op(problem), problem.graph.op_edges()
+        leads = np.isin(range(problem.num_ops), producer[shard[producer] == shard[user]])
+        for halfway, late in IN_HALVES:
+            few = _joined(
+                in_flight_edges(problem, schedule, anchors, halfway, leads),
+                in_flight_edges(problem, schedule, anchors, late),
+            )
+            ahead = np.array([halfway(*stage) for stage in _stages(problem, schedule, anchors)])
+            in_turn = weights_last(problem, device_of_op, ahead)
+            rounds = max(MOST_OPS_OF_ROUNDS // problem.num_ops, 1)
+            proposals += [(rank, few, rounds) for rank in (delayed, in_turn) if rank is not None]
+    for rank, few, rounds in proposals:
+        for _ in range(rounds if len(few) else 0):
+            try:
+                held = with_order_edges(problem, few)
+            except ValueError:  # shards that wait for one another somewhere else
+                break
+            yield NO_EDGES, rank, _joined(few, _sequence(held, device_of_op, rank, anchors))
+            if rounds == 1 or not len(early := _too_early(held, device_of_op, rank, anchors)):
+                break
+            few = _joined(few, early)
+
+
+def _too_early(
+    held: EdgedProblem, device_of_op: IntArray, rank: IntArray, anchors: Anchors
+) -> OrderEdges:
+    """Of each device the first op that keeps one of less rank waiting: it goes after that one."""
+    device, ranks = held.renumbered(device_of_op), held.renumbered(rank)
+    wanted = _schedule(held.problem, device, ranks)
+    ready = ready_seconds(held.problem, wanted, np.zeros(len(device), dtype=bool))
+    body, ops = anchors.body_of_op[held.op_at], np.flatnonzero(anchors.may_hold[held.op_at])
+    ops = ops[np.lexsort((ops, wanted.op_start[ops], device[ops]))]
+    one, then = ops[:-1], ops[1:]
+    waits = (device[then] == device[one]) & (body[then] == body[one]) & (ranks[then] < ranks[one])
+    waits &= (wanted.op_start[one] < ready[then]) & (ready[then] < wanted.op_end[one])
+    _, first = np.unique(device[one[waits]], return_index=True)
+    before, after = held.op_at[then[waits][first]], held.op_at[one[waits][first]]
+    return order_edges(before.tolist(), after.tolist())
 
 
 def _schedule(problem: Problem, device_of_op: IntArray, rank: IntArray | None) -> Schedule:
@@ -201,64 +233,63 @@ def _is_better(one: Outcome, other: Outcome) -> bool:
 
 # Edges that bound how many shards a device has begun and not yet ended, as 1F1B does.
 #
-# A device that is never idle while it could work goes forward with all shards before it gets the
-# first one back, and holds the activations of all. In a pipeline of K stages the i-th, from 0, has
-# enough to do with K - i of them; a device alone with one. So a shard begins on a device only when
-# the shard that many before it has ended there. Where the gradients of weights are put off, a shard
-# ends later, and K or K + 1 of them on every stage leave fewer gaps (zero bubble, Qi et al. 2024).
-# Of orders that take equally long the first counts, so they are tried from few shards to many.
+# A device that is never idle goes forward with all shards before it gets the first one back, and
+# holds the activations of all. In a pipeline of K stages the i-th, from 0, has enough to do with
+# K - i of them. Where the gradients of weights are put off, a shard ends later, and more of them
+# leave fewer gaps (zero bubble, Qi et al. 2024). Of orders that take equally long the first counts.
 
 
-@dataclasses.dataclass(frozen=True)
-class Window:
-    """How many shards a device of a pipeline may have begun and not yet ended.
-
-    Attributes:
-      as_many_as_follow: the i-th of K devices, from 0, has K - i; else every one has K.
-      more: so many besides.
-    """
-
-    as_many_as_follow: bool = False
-    more: int = 0
-
-
-WINDOWS = (Window(as_many_as_follow=True), Window(), Window(more=1))
+Window = Callable[[int, int], int]
+"""Most shards begun and not ended on a device, by how many of K come from it on in turn, and K."""
+WINDOWS: Sequence[Window] = (lambda rest, _: rest, lambda _, k: k, lambda _, k: k + 1)
+IN_HALVES: Sequence[tuple[Window, Window]] = (
+    (lambda rest, _: rest, lambda rest, k: 2 * k - rest),
+    (lambda rest, k: min(2 * rest - 1, k), lambda rest, k: 2 * k - min(2 * rest - 1, k)),
+    (lambda rest, _: 2 * rest - 1, lambda rest, k: 4 * k - 2 * rest + 1),
+)
+"""Of shards without all gradients of inputs, and of weights: each frees half of what one holds."""
+MOST_OPS_OF_ROUNDS = 10_000
+"""Ops that are simulated to hold back, round by round, what begins a moment too early."""
 
 
 def in_flight_edges(
     problem: Problem,
     schedule: Schedule,
     anchors: Anchors,
-    window: Window = Window(as_many_as_follow=True),
+    window: Window = WINDOWS[0],
+    ends: Bools | None = None,
 ) -> OrderEdges:
     """The edges; none where no device works on several shards.
 
     Args:
       problem: of a split step.
       schedule: shard by shard: its first shard says which device comes when.
+      ends: bool[N] a shard has ended when the last of these has; None for all.
     """
     shard, device = shard_of_op(problem), schedule.device_of_op
     works = anchors.is_real & (shard >= 0) & (schedule.op_end > schedule.op_start)
-    if not works.any():
-        return NO_EDGES
-    begins = {
-        here: float(schedule.op_start[works & (device == here)].min())
-        for here in np.unique(device[works]).tolist()
-    }
     enters = works & ~_follows_its_own(problem, shard, device, works)
     before: list[int] = []
     after: list[int] = []
-    for here, begin in begins.items():
-        follow = sum(other >= begin for other in begins.values())
-        most = (follow if window.as_many_as_follow else len(begins)) + window.more
-        last = _last_of_each(works & anchors.may_hold & (device == here), shard, schedule)
+    ending = works & anchors.may_hold & (True if ends is None else ends)
+    for here, stage in enumerate(_stages(problem, schedule, anchors)):
+        last = _last_of_each(ending & (device == here), shard, schedule)
         shards = sorted(last)
-        for first, then in zip(shards, shards[most:], strict=False):
+        for first, then in zip(shards, shards[window(*stage) :], strict=False):
             entries = np.flatnonzero(enters & (device == here) & (shard == then))
             same_body = anchors.body_of_op[entries] == anchors.body_of_op[last[first]]
             before += [last[first]] * int(same_body.sum())
             after += entries[same_body].tolist()
     return order_edges(before, after)
+
+
+def _stages(problem: Problem, schedule: Schedule, anchors: Anchors) -> list[tuple[int, int]]:
+    """[D] what a Window is asked by; (0, K) where no shard works."""
+    works = anchors.is_real & (shard_of_op(problem) >= 0) & (schedule.op_end > schedule.op_start)
+    begins = np.full(problem.num_devices, np.inf)
+    np.minimum.at(begins, schedule.device_of_op[works], schedule.op_start[works])
+    used = begins[np.isfinite(begins)]
+    return [(int((used >= each).sum()), len(used)) for each in begins.tolist()]
 
 
 def _last_of_each(where: np.ndarray, shard: np.ndarray, schedule: Schedule) -> dict[int, int]:
@@ -300,14 +331,17 @@ ALL_ON_ONE = 0.9
 """A shard that has so much of its work on one device passes through no stages."""
 
 
-def weights_last(problem: Problem, device_of_op: IntArray) -> IntArray | None:
+def weights_last(
+    problem: Problem, device_of_op: IntArray, ahead: LongArray | None = None
+) -> IntArray | None:
     """i4[N]: what other stages wait for first; None where the step is no pipeline.
 
     Of a shard's ops those go first that work backward and that another device waits for (gradients
     of inputs), then those that work forward, last those that nothing but sums and updates waits
     for (gradients of weights). Which is which is read from the graph, not from op types: an op is
     waited for if something behind it works for a shard elsewhere, and works backward if something
-    before it has left its device and come back.
+    before it has left its device and come back. Where `ahead` i8[D] says by how many shards a
+    device works forward before one comes back, forward and backward take turns.
     """
     shard, seconds = shard_of_op(problem), problem.op_seconds[range(problem.num_ops), device_of_op]
     works = (shard >= 0) & (seconds > 0)
@@ -336,8 +370,11 @@ def weights_last(problem: Problem, device_of_op: IntArray) -> IntArray | None:
         return None
     phase = np.where(is_awaited, np.where(has_returned, 0, 1), 2)
     phase[shard < 0] = -1
-    path = path_to_end(problem, device_of_op)
-    return _numbered(np.lexsort((np.where(phase == 2, path, -path), shard, phase)))
+    path, turn = path_to_end(problem, device_of_op), phase.astype(float)
+    if ahead is not None:
+        forward = shard - ahead[device_of_op] + 0.5
+        turn = np.select([phase == 0, phase == 1, phase == 2], [shard, forward, np.inf], -np.inf)
+    return _numbered(np.lexsort((np.where(phase == 2, path, -path), shard, turn)))
 
 
 def by_memory(problem: Problem, schedule: Schedule) -> IntArray:
