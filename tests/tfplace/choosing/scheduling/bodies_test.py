@@ -26,10 +26,13 @@ def prepared(tmp_path_factory):
         mean = v1.get_variable("mean", (2,), use_resource=True)
         read = tf.raw_ops.ReadVariableOp(resource=weight.handle, dtype=tf.float32, name="read")
         logits = tf.matmul(x, read, name="logits")
-        moved = mean.assign_sub(0.1 * tf.reduce_mean(logits, 0), read_value=False)
+        batch_mean = tf.reduce_mean(logits, 0, name="batch_mean")
+        moved = mean.assign_sub(0.1 * batch_mean, read_value=False)
         with tf.control_dependencies([moved]):
             after = tf.tanh(mean.read_value(), name="after")
         squares = tf.square(logits - y, name="squares")
+        tf.reduce_sum(squares, name="unused_of_both_feeds")
+        tf.exp(batch_mean, name="unused_of_one_feed")
         loss = tf.reduce_mean(squares, name="loss")
         (gradient,) = tf.gradients(loss, [read])
         update = weight.assign_sub(0.1 * gradient, read_value=False)
@@ -57,6 +60,13 @@ def test_what_another_signature_runs_waits_for_nothing_more(prepared):
         assert body[name] == -1, name
     for name in ("squares", "loss", "after", "AssignSubVariableOp"):
         assert body[name] >= 0, name
+
+
+def test_what_an_unused_op_reads_that_needs_all_that_is_fed_may_have_edges(prepared):
+    names = {node.name for node in prepared.source.graph_def.node}
+    assert {"unused_of_both_feeds", "unused_of_one_feed"} <= names
+    body = of_ops(prepared, bodies_of(prepared))
+    assert body["squares"] >= 0 and body["batch_mean"] == -1
 
 
 def test_nothing_waits_for_what_changes_a_variable(prepared):
