@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.errors import ModelError
 
 Message = Any  # any protobuf message
@@ -90,7 +91,6 @@ def shape_proto(shape: Shape) -> ShapeProto:
 
 def placeholder(name: str, dtype: str, shape: Shape) -> NodeDef:
     """A NodeDef of a placeholder of this name, dtype name and shape."""
-    import tensorflow as tf
     from tensorflow.core.framework import node_def_pb2
 
     node = node_def_pb2.NodeDef(name=name, op="Placeholder")
@@ -101,7 +101,6 @@ def placeholder(name: str, dtype: str, shape: Shape) -> NodeDef:
 
 def constant(node: NodeDef) -> np.ndarray | None:
     """The value of a Const; None where it is damaged."""
-    import tensorflow as tf
     from google.protobuf import message
 
     try:
@@ -116,8 +115,6 @@ def dtype_name(enum: int, of: str) -> str:
     Raises:
       ModelError: TensorFlow has no such type; `of` says what has it.
     """
-    import tensorflow as tf
-
     try:
         return str(tf.as_dtype(enum).base_dtype.name)
     except TypeError as error:

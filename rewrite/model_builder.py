@@ -5,6 +5,7 @@ is known before a placement is: so it is begun early, and `emit` only waits for 
 """
 
 import contextlib
+import copy
 import dataclasses
 import os
 import pickle
@@ -163,7 +164,6 @@ def _request(source: SourceModel, made: Path, without_values: bool) -> dict[str,
 
 def _without_graph(meta_graph: MetaGraphDef) -> MetaGraphDef:
     """Copies a MetaGraphDef without its graph."""
-    result = type(meta_graph)()
-    result.CopyFrom(meta_graph)
+    result = copy.deepcopy(meta_graph)
     result.ClearField("graph_def")
     return result

@@ -1,5 +1,6 @@
 """A node of a graph whose calls are being opened, before its names are resolved."""
 
+import copy
 import dataclasses
 from collections.abc import Sequence
 
@@ -88,8 +89,7 @@ def substituted(node: NodeDef, call: NodeDef) -> NodeDef:
     """The node with the attributes that its function leaves open, as the call gives them."""
     if not any(value.placeholder for value in node.attr.values()):
         return node
-    result = type(node)()
-    result.CopyFrom(node)
+    result = copy.deepcopy(node)
     for key, value in node.attr.items():
         if value.placeholder and value.placeholder in call.attr:
             result.attr[key].CopyFrom(call.attr[value.placeholder])

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.constant_values import ConstantValues
 from graphs.building.known_tensors import Held
@@ -136,8 +137,6 @@ def _summed(body: FunctionDef) -> tuple[list[int], list[int]]:
 
 def _bytes(held: Held | None, count: int) -> int:
     """Of a list's elements, `count` where its length isn't known; 0 where they aren't known."""
-    import tensorflow as tf
-
     for shape in () if held is None else (held.element, held.declared):
         if held is not None and shape is not None and min(shape, default=0) >= 0:
             length = held.length if held.length >= 0 else count
@@ -207,8 +206,6 @@ def _patches(kernel: Shape, node: NodeDef, properties: TensorProperties, every_s
 
 
 def _width(node: NodeDef, properties: TensorProperties) -> int:
-    import tensorflow as tf
-
     return max(int(tf.as_dtype(properties.dtype_of[node.name][0]).size), 1)
 
 

@@ -3,6 +3,7 @@
 The model declares a dimension, or the user gives it, or it is guessed; guesses are reported.
 """
 
+import copy
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -258,8 +259,7 @@ def _readable(shape: Shape) -> str:
 
 def write_shapes(graph_def: GraphDef, specs: Sequence[TensorSpec]) -> GraphDef:
     """A copy of `graph_def` whose fed placeholders have the shapes of `specs`."""
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy.deepcopy(graph_def)
     shapes = {op_of(spec.tensor): spec.shape for spec in specs}
     for node in result.node:
         shape = shapes.get(node.name)

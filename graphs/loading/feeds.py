@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
+import graphs.late_tensorflow as tf
 from graphs.errors import FeedError
 from graphs.host.did_you_mean import did_you_mean_file, nearest
 from graphs.loading.number_forms import INTEGER_LIMIT, REAL, WHOLE, Form
@@ -128,8 +129,6 @@ def _require_complete(spec: TensorSpec) -> tuple[int, ...]:
 
 def _random(spec: TensorSpec, hints: _Hints, seed: int) -> np.ndarray:
     """The array of one input."""
-    import tensorflow as tf
-
     shape, form = _require_complete(spec), hints.form_of.get(spec.tensor, Form())
     most = MAX_STRINGS if spec.dtype == "string" else MAX_ELEMENTS
     most = min(most, psutil.virtual_memory().available // _BYTES_WHILE_MADE)
@@ -290,8 +289,6 @@ def given_shapes(given: FeedsGiven) -> Mapping[str, tuple[int, ...]]:
 
 def _checked(path: str, spec: TensorSpec, array: np.ndarray) -> np.ndarray:
     """The array in its feed's dtype, with numpy's strings as TensorFlow takes them."""
-    import tensorflow as tf
-
     wanted = tf.as_dtype(spec.dtype)
     if wanted == tf.string and array.dtype.kind in "SU":
         return array.astype(object)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.op_outputs import require_few_outputs
 from graphs.errors import ModelError
@@ -185,8 +186,6 @@ def _require_sound(node: NodeDef, functions: Collection[str]) -> None:
 
 def _require_whole(node: NodeDef) -> None:
     """Checks that a constant has as many bytes as its shape and dtype say."""
-    import tensorflow as tf
-
     tensor = node.attr["value"].tensor
     sizes = [dim.size for dim in tensor.tensor_shape.dim]
     try:
@@ -232,8 +231,6 @@ def require_whole(path: str, initialization: Initialization) -> None:
 
 def _require_whole_checkpoint(path: str, prefix: str) -> None:
     """Checks that a checkpoint has all files, and at least the bytes that its index announces."""
-    import tensorflow as tf
-
     try:
         reader = tf.train.load_checkpoint(prefix)
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()

@@ -6,9 +6,11 @@ these are what a placement is about. Function calls are opened first, because Te
 differentiates ops of one graph and because gradients of a call could not be placed op by op.
 """
 
+import copy
 import dataclasses
 from collections.abc import Sequence
 
+import graphs.late_tensorflow as tf
 from graphs.building.never_evaluated import never_evaluated, restore_evaluated
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
@@ -73,8 +75,6 @@ def _differentiated(
     flat: FlatGraph, trained: Sequence[Variable]
 ) -> tuple[GraphDef, tuple[str, ...], int]:
     """The graph with a step's ops, its fetches, and how many variables it updates."""
-    import tensorflow as tf
-
     graph = tf.Graph()
     try:
         with graph.as_default():
@@ -104,8 +104,6 @@ def _differentiated(
 
 def _loss(graph: Graph, fetches: Sequence[str]) -> Tensor:
     """The sum of the mean squares of the fetched float outputs, scalar f4."""
-    import tensorflow as tf
-
     squares = [
         tf.reduce_mean(tf.square(tf.cast(output, tf.float32)))
         for output in [graph.get_tensor_by_name(fetch) for fetch in fetches if ":" in fetch]
@@ -118,8 +116,6 @@ def _loss(graph: Graph, fetches: Sequence[str]) -> Tensor:
 
 def _update(handle: Tensor, gradient: Tensor) -> Operation:
     """The op that subtracts LEARNING_RATE * gradient from a variable, or from rows of a table."""
-    import tensorflow as tf
-
     is_resource = handle.dtype == tf.resource
     rate = tf.constant(LEARNING_RATE, gradient.dtype.base_dtype)
     if isinstance(gradient, tf.IndexedSlices):
@@ -143,8 +139,7 @@ def _natural_gradients(graph_def: GraphDef) -> GraphDef:
     process, if anything, belongs to another graph. Without it the marked IdentityN passes gradients
     on to the ops that computed the value, and the same function is differentiated op by op.
     """
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy.deepcopy(graph_def)
     for node in (node for _, nodes in bodies(result) for node in nodes):
         if _CUSTOM_GRADIENT in node.attr:
             del node.attr[_CUSTOM_GRADIENT]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.building.known_tensors import Known, constant_node
 from graphs.building.op_outputs import attr_of
 from graphs.building.same_shapes import bare
@@ -221,8 +222,6 @@ def _compared_or_divided(node: NodeDef, first: Line, second: Line) -> np.ndarray
 
 def _is_cut_off(node: NodeDef) -> bool:
     """Whether a Cast makes whole numbers of others."""
-    import tensorflow as tf
-
     if node.op != "Cast":
         return False
     source, target = (tf.as_dtype(attr_of(node, name).type) for name in ("SrcT", "DstT"))

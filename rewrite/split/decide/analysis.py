@@ -1,5 +1,6 @@
 """Asks the rules for every op of a graph: of a step's, or of a function's that it runs."""
 
+import copy
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
 
@@ -222,8 +223,7 @@ class Analysis:
 
 def _pieces_of(node: NodeDef, state: Sharded, count: int) -> Split:
     """A variable in pieces of one size, each of which is one."""
-    shape = type(node.attr["shape"])()
-    shape.CopyFrom(node.attr["shape"])
+    shape = copy.deepcopy(node.attr["shape"])
     shape.shape.dim[state.axis].size = state.size(count) // count
     cut = type(node.attr["shape"])()
     cut.list.i.extend([state.axis, state.outer])

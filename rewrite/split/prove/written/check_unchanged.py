@@ -5,6 +5,7 @@ ends backwards, side by side in both graphs: the same ops, maybe by other names,
 same. What is fed has to be the same, too.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 
 from graphs.building.op_outputs import op_definition
@@ -107,8 +108,7 @@ class _Ends:
 
     def __init__(self, signature: SignatureDef) -> None:
         self.names: list[str] = []
-        self.bare = type(signature)()
-        self.bare.CopyFrom(signature)
+        self.bare = copy.deepcopy(signature)
         for infos in (self.bare.inputs, self.bare.outputs):
             for key in sorted(infos):
                 rename_tensors(infos[key], self._taken)
@@ -122,8 +122,7 @@ def _same_objects(
     before: ObjectGraph, after: ObjectGraph, name: str, added: str, functions: Mapping[str, str]
 ) -> None:
     """Compares what TensorFlow 2 loads: the unsplit step is one signature more."""
-    wanted = type(before)()
-    wanted.CopyFrom(before)
+    wanted = copy.deepcopy(before)
     for own, whole in functions.items():
         wanted.concrete_functions[whole].CopyFrom(before.concrete_functions[own])
         signatures = written_signature.signature_map(wanted)
@@ -173,8 +172,7 @@ def _is_same(node: NodeDef, other: NodeDef, functions: Mapping[str, str]) -> boo
     """Whether nodes do the same with what they read."""
     if _is_same_but_for_calls(node, other):
         return True
-    own = type(node)()
-    own.CopyFrom(node)
+    own = copy.deepcopy(node)
     return rename_references(own, functions) and _is_same_but_for_calls(own, other)
 
 
@@ -191,8 +189,7 @@ def _require_functions(given: Library, written: Library, functions: Mapping[str,
     """All functions are there; what called the one that is split calls the unsplit one."""
     for name, function in given.items():
         there = functions.get(name, name)
-        wanted = type(function)()
-        wanted.CopyFrom(function)
+        wanted = copy.deepcopy(function)
         wanted.signature.name = there
         for node in wanted.node_def:
             rename_references(node, functions)

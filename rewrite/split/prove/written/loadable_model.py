@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import graphs.late_tensorflow as tf
 from graphs.function_library import bodies
 from graphs.loading.runnable_copy import write_beside, write_without_effects
 from graphs.loading.sniff import sniff
@@ -181,8 +182,6 @@ def _taken_out(
     consts: Sequence[NodeDef],
     found: Sequence[_Restored],
 ) -> Mapping[str, Kind]:
-    import tensorflow as tf
-
     keys, slices = (tf.make_ndarray(node.attr["value"].tensor) for node in consts)
     first: dict[Kind, _Restored] = {}
     for each in sorted(found, key=lambda each: each.output):
