@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 import graphs.late_tensorflow as tf
+from graphs import op_types
 from graphs.building.known_tensors import Known, constant_node
 from graphs.building.op_outputs import attr_of
 from graphs.building.same_shapes import bare
@@ -28,12 +29,7 @@ _SIZES = (*range(2, 70), *(2**power for power in range(7, 31)))
 _COMPARED = frozenset("Equal Greater GreaterEqual Less LessEqual Maximum Minimum NotEqual".split())
 _DIVIDED = frozenset("Div FloorDiv FloorMod Mod RealDiv TruncateDiv TruncateMod".split())
 _SELECTED = frozenset({"Select", "SelectV2"})
-_STRAIGHT = frozenset(
-    """
-    Add AddN AddV2 Cast CheckNumerics Identity Neg OnesLike PreventGradient Snapshot StopGradient
-    Sub ZerosLike
-    """.split()
-)
+_STRAIGHT = op_types.listed("straight")
 """Elementwise ops that make straight lines of straight lines."""
 _MOVED = {
     **dict.fromkeys("Identity Pack Squeeze Unpack".split(), ()),
