@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import graphs.late_tensorflow as tf
+from graphs.graph_view import GraphView
 from graphs.protos import GraphDef, MetaGraphDef
 
 
@@ -133,8 +134,6 @@ class SourceModel:
 
         Keras 3 saves a variable under each way to it: a run uses one of these copies.
         """
-        from graphs.graph_view import GraphView
-
         of_run = GraphView(self.graph_def).ancestors(self.fetches)
         return sum(
             math.prod(variable.shape) * tf.as_dtype(variable.dtype).size

@@ -129,6 +129,11 @@ def build_saved_model(
         return built
 
 
+def own_graph(source: SourceModel) -> GraphDef:
+    """The model's main graph as it came, without shapes that were filled in."""
+    return source.meta_graph_def.graph_def if source.saved_model_dir else given_graph(source)
+
+
 def given_graph(source: SourceModel) -> GraphDef:
     """Finds the GraphDef to emit for a model that is no SavedModel.
 

@@ -225,8 +225,6 @@ _INT32, _BOOL = 3, 10  # tensorflow.DataType
 
 
 def _node(op: str, dtype: int) -> NodeDef:
-    from tensorflow.core.framework import node_def_pb2
-
-    node = node_def_pb2.NodeDef(op=op)
+    node = tf.compat.v1.NodeDef(op=op)
     node.attr["T"].type = dtype
     return node

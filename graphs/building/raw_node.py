@@ -4,6 +4,7 @@ import copy
 import dataclasses
 from collections.abc import Sequence
 
+import graphs.late_tensorflow as tf
 from graphs.flat_graph import Origin
 from graphs.protos import NodeDef
 
@@ -80,9 +81,7 @@ def paths_of(nodes: Sequence[NodeDef]) -> frozenset[str]:
 
 def no_op(name: str) -> NodeDef:
     """A NodeDef that only orders others."""
-    from tensorflow.core.framework import node_def_pb2
-
-    return node_def_pb2.NodeDef(name=name, op="NoOp")
+    return tf.compat.v1.NodeDef(name=name, op="NoOp")
 
 
 def substituted(node: NodeDef, call: NodeDef) -> NodeDef:

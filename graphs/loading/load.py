@@ -20,10 +20,12 @@ from graphs.function_library import named_functions, require_bounded
 from graphs.graph_view import GraphView
 from graphs.loading import initialization, saved_model_file
 from graphs.loading.feed_shapes import find_feeds, write_shapes
+from graphs.loading.keras_file import export_keras
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.model_variables import find_variables
 from graphs.loading.run_selection import RunSources, SelectedRun, select_run
 from graphs.loading.sniff import ModelFile, sniff
+from graphs.loading.training_step import with_training_step
 from graphs.loading.variable_updates import OptimizerUpdates, require_runnable
 from graphs.protos import GraphDef, MetaGraphDef, NodeDef
 from graphs.source_model import Initialization, Signature, SourceModel, Variable
@@ -72,8 +74,6 @@ def load(path: str | os.PathLike[str], options: LoadOptions | None = None) -> So
     model = _source_model(parts, view, run, variables, options)
     if not run.step_wanted:
         return model
-    from graphs.loading.training_step import with_training_step
-
     return with_training_step(model)
 
 
@@ -123,8 +123,6 @@ def _missing_assets(parts: _Parts) -> list[str]:
 
 def _parts(file: ModelFile, options: LoadOptions) -> _Parts:
     if file.kind.startswith("keras"):
-        from graphs.loading.keras_file import export_keras
-
         exported = export_keras(file)
         parts = _of_saved_model(sniff(exported.directory), options)
         return dataclasses.replace(parts, path=file.path, kind="keras", notes=exported.notes)

@@ -101,9 +101,7 @@ class StringContents:
 
 def _example(features: Mapping[str, tuple[int, int]], rng: np.random.Generator) -> bytes:
     """A tf.Example that has all the features."""
-    from tensorflow.core.example import example_pb2
-
-    example = example_pb2.Example()
+    example = tf.train.Example()
     for name, (kind, count) in features.items():
         feature = example.features.feature[name]
         if kind == _DT_FLOAT:

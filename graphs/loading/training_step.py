@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import graphs.late_tensorflow as tf
+from graphs.building.flatten import flatten
 from graphs.building.never_evaluated import never_evaluated, restore_evaluated
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
@@ -21,6 +22,7 @@ from graphs.source_model import SourceModel, Variable
 LEARNING_RATE = 0.01
 SCOPE = "train_step"
 _CUSTOM_GRADIENT = "_gradient_op_type"
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 class _NoStepError(Exception):
@@ -39,11 +41,11 @@ def with_training_step(model: SourceModel) -> SourceModel:
     Raises:
       ModelError: no step can be made.
     """
-    from graphs.building.flatten import flatten
-
     try:
         flat = flatten(model.graph_def, model.feeds, model.fetches, open_conditionals=False)
-        trained = [v for v in model.variables if _is_trained(v) and v.op in flat.nodes]
+        trained = [
+            v for v in model.variables if v.trainable and v.dtype in _FLOATS and v.op in flat.nodes
+        ]
         if not trained:
             raise _NoStepError("its run reads no trainable variable")
         differentiated, fetches, num_updated = _differentiated(flat, trained)
@@ -65,10 +67,6 @@ def with_training_step(model: SourceModel) -> SourceModel:
         guessed=(*model.guessed, f"the model has no training step; the run is {origin}"),
         origins=dict(zip((node.name for node in flat.graph_def.node), flat.origins, strict=True)),
     )
-
-
-def _is_trained(variable: Variable) -> bool:
-    return variable.trainable and variable.dtype in ("float16", "bfloat16", "float32", "float64")
 
 
 def _differentiated(

@@ -151,12 +151,9 @@ def _allocations(folder: tempfile.TemporaryDirectory[str]) -> Iterator[tuple[str
             yield name, "", 0, 0
             continue
         owner = texts.get(allocator.ref_value, allocator.str_value)
-        number = [_integer(values[key]) for key in ("addr", "requested_bytes")]
-        yield name, "CPU" if owner in _OF_CPU else owner, number[0], number[1]
-
-
-def _integer(stat: Message) -> int:
-    return int(stat.uint64_value or stat.int64_value)
+        both = [values[key] for key in ("addr", "requested_bytes")]
+        address, asked = (int(stat.uint64_value or stat.int64_value) for stat in both)
+        yield name, "CPU" if owner in _OF_CPU else owner, address, asked
 
 
 def _counted(device: str, reset: bool) -> int | None:

@@ -60,15 +60,11 @@ def run_cell(request: JsonObject) -> dict[str, Json]:
     }
 
 
-def _limit_tensorflow(num_threads: int) -> None:
-    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-
-
 def main() -> None:
     """Reads the request, prints the row, or why there is none as the last line of stderr."""
     request = json.loads(sys.argv[1])
-    _limit_tensorflow(request["num_threads"])
+    tf.config.threading.set_intra_op_parallelism_threads(request["num_threads"])
+    tf.config.threading.set_inter_op_parallelism_threads(1)
     load_named_op_libraries()
     try:
         row = run_cell(request)

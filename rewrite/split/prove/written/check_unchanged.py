@@ -16,7 +16,7 @@ from graphs.protos import GraphDef, Library, NodeDef, ObjectGraph, SignatureDef,
 from graphs.source_model import SourceModel
 from rewrite import written_signature
 from rewrite.compare_graphs import same_content, same_message
-from rewrite.model_builder import given_graph
+from rewrite.model_builder import own_graph
 from rewrite.pass_base import RewriteError
 from rewrite.split.prove.written.prove_written import OneToOne, PairedGraphs
 from rewrite.split.write.split_graph import rename_tensors
@@ -32,7 +32,7 @@ def prove_others(given: SourceModel, split: SourceModel) -> None:
     Raises:
       RewriteError: another signature, the unsplit step or an initialiser is something else.
     """
-    own, there = _graph(given), without_pieces(_graph(split))
+    own, there = own_graph(given), without_pieces(own_graph(split))
     before, after = given.meta_graph_def, split.meta_graph_def
     name, added, functions = written_signature.run_name(given), "", {}
     if written_signature.has_own(given):
@@ -57,10 +57,6 @@ def prove_others(given: SourceModel, split: SourceModel) -> None:
     _same_signatures(paired, before.signature_def, after.signature_def, name, added)
     if before.HasField("object_graph_def"):
         _same_objects(before.object_graph_def, after.object_graph_def, name, added, functions)
-
-
-def _graph(source: SourceModel) -> GraphDef:
-    return source.meta_graph_def.graph_def if source.saved_model_dir else given_graph(source)
 
 
 def _other_function(
