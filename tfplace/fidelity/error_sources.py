@@ -138,7 +138,7 @@ def traced_op_seconds(
     """
     rows: dict[str, list[float]] = {}
     for trace in traces:
-        of_step: collections.Counter[str] = collections.Counter()
+        of_step: dict[str, float] = collections.defaultdict(float)
         for (op, _), took in trace.seconds_of_ops().items():
             of_step[op] += took
         for op, took in of_step.items():
