@@ -12,6 +12,7 @@ from graphs.errors import ConstraintError, UsageError
 from graphs.host.did_you_mean import nearest
 from graphs.host.time_limit import OutOfTimeError, time_limit
 from graphs.op_graph import IntArray
+from graphs.problem import Problem
 
 MAX_NAMED = 3
 MATCHING_SECONDS = 20.0
@@ -86,29 +87,19 @@ def matched_ops(pins: Sequence[str], no_split: Sequence[str], op_names: Sequence
 
 
 def require_possible(
-    allowed: np.ndarray,
-    op_seconds: np.ndarray,
-    pinned: IntArray,
-    colocation_group: IntArray,
-    op_names: Sequence[str],
-    device_names: Sequence[str],
-    remedy: str = "change --pin, --no_split or --keep_devices, or the cluster",
+    problem: Problem, remedy: str = "change --pin, --no_split or --keep_devices, or the cluster"
 ) -> None:
     """Raises ConstraintError where pins, colocation and kernels leave an op no device.
 
     Args:
-      allowed: bool[N, D] of all constraints together.
-      op_seconds: f8[N, D], inf without a kernel.
-      pinned: i4[N].
-      colocation_group: i4[N].
-      op_names: [N].
-      device_names: [D].
       remedy: what to do about it.
     """
-    stuck = np.flatnonzero(~allowed.any(axis=1))
+    stuck = np.flatnonzero(~problem.allowed().any(axis=1))
     if not len(stuck):
         return
-    op = int(stuck[0])
+    op_names, colocation_group = problem.graph.op_names, problem.graph.colocation_group
+    op_seconds, pinned = problem.op_seconds, problem.pinned_device
+    device_names, op = problem.device_names, int(stuck[0])
     members = [op]
     if colocation_group[op] >= 0:
         members = np.flatnonzero(colocation_group == colocation_group[op]).tolist()

@@ -7,6 +7,7 @@ is: an Assert that holds takes the tensors.
 """
 
 import collections
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -25,8 +26,7 @@ def without_effects(graph_def: GraphDef) -> GraphDef:
     """A copy in which nothing acts outside of the process; the graph itself where nothing does."""
     if not any(_acting(nodes) for _, nodes in bodies(graph_def)):
         return graph_def
-    cut = type(graph_def)()
-    cut.CopyFrom(graph_def)
+    cut = copy.deepcopy(graph_def)
     for function, nodes in bodies(cut):
         end = ":output:0" if function else ""  # of a name in an input
         names = {node.name for node in nodes}

@@ -1,5 +1,6 @@
 """One run of a model with its function calls opened, whose ops are priced and placed."""
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -58,8 +59,7 @@ class FlatGraph:
 
     def on_devices(self, devices: Sequence[str]) -> GraphDef:
         """A copy of the GraphDef with device strings, one for each node in its order."""
-        placed = type(self.graph_def)()
-        placed.CopyFrom(self.graph_def)
+        placed = copy.deepcopy(self.graph_def)
         for node, device in zip(placed.node, devices, strict=True):
             node.device = device
         return placed

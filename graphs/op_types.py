@@ -18,7 +18,7 @@ def _column(question: str) -> dict[str, str]:
     return {row[0]: row[position] for row in _ROWS if row[position] != "."}
 
 
-def _listed(name: str) -> frozenset[str]:
+def listed(name: str) -> frozenset[str]:
     """The op types of a set of op_sets.txt."""
     rows = table_rows(__file__, "op_sets.txt")
     return frozenset(op_type for row in rows if row[0] == name for op_type in row[1:])
@@ -30,8 +30,8 @@ the op graph's `tensor_alloc_bytes` is 0 (the contract, section 6)."""
 
 
 TAKES_OVER: Mapping[str, tuple[int, tuple[int, ...] | None]] = {
-    **dict.fromkeys(_listed("unary"), (0, (0,))),
-    **dict.fromkeys(_listed("binary"), (0, (0, 1))),
+    **dict.fromkeys(listed("unary"), (0, (0,))),
+    **dict.fromkeys(listed("binary"), (0, (0, 1))),
     **dict.fromkeys(("AddN", "AccumulateNV2"), (0, None)),
     **dict.fromkeys(("Select", "SelectV2"), (0, (1, 2))),
     "SoftmaxCrossEntropyWithLogits": (1, (0,)),
@@ -99,19 +99,16 @@ NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
 PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 """They call a function of the process that made the graph, which no other process has."""
 
-WRITES = _listed("writes")
+WRITES = listed("writes")
 """They leave something outside of the process, and have no outputs. Reading is no effect."""
 
-REACHES_OUT = _listed("reaches_out")
+REACHES_OUT = listed("reaches_out")
 """They read or write outside of the process, though TensorFlow calls them stateless."""
 
-WRITES_AND_HANDS_ON = frozenset(
-    "Print DebugIdentity DebugIdentityV2 DebugIdentityV3 SaveDatasetV2 SnapshotDataset "
-    "SnapshotDatasetV2 CacheDataset CacheDatasetV2".split()
-)
+WRITES_AND_HANDS_ON = listed("hands_on")
 """They leave something outside of the process; what comes out is input 0, of the last five the
 elements of that data set. The last two do so only where they have a file's name."""
 
-POLYNOMIAL = _listed("polynomial")
+POLYNOMIAL = listed("polynomial")
 """They add, multiply, compare and move what they are given, and nothing else: of whole numbers
 their kernels make exact ones in float64, in whatever order they add them up."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.errors import ModelError
 
 Message = Any  # any protobuf message
@@ -80,20 +81,13 @@ def shape_proto(shape: Shape) -> ShapeProto:
     """The TensorShapeProto of a shape."""
     from tensorflow.core.framework import tensor_shape_pb2
 
-    if shape is None:
-        return tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
-    proto = tensor_shape_pb2.TensorShapeProto()
-    for size in shape:
-        proto.dim.add(size=size)
-    return proto
+    sizes = [tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in shape or ()]
+    return tensor_shape_pb2.TensorShapeProto(unknown_rank=shape is None, dim=sizes)
 
 
 def placeholder(name: str, dtype: str, shape: Shape) -> NodeDef:
     """A NodeDef of a placeholder of this name, dtype name and shape."""
-    import tensorflow as tf
-    from tensorflow.core.framework import node_def_pb2
-
-    node = node_def_pb2.NodeDef(name=name, op="Placeholder")
+    node = tf.compat.v1.NodeDef(name=name, op="Placeholder")
     node.attr["dtype"].type = tf.as_dtype(dtype).as_datatype_enum
     node.attr["shape"].shape.CopyFrom(shape_proto(shape))
     return node
@@ -101,7 +95,6 @@ def placeholder(name: str, dtype: str, shape: Shape) -> NodeDef:
 
 def constant(node: NodeDef) -> np.ndarray | None:
     """The value of a Const; None where it is damaged."""
-    import tensorflow as tf
     from google.protobuf import message
 
     try:
@@ -116,8 +109,6 @@ def dtype_name(enum: int, of: str) -> str:
     Raises:
       ModelError: TensorFlow has no such type; `of` says what has it.
     """
-    import tensorflow as tf
-
     try:
         return str(tf.as_dtype(enum).base_dtype.name)
     except TypeError as error:

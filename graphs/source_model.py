@@ -5,6 +5,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import graphs.late_tensorflow as tf
+from graphs.graph_view import GraphView
 from graphs.protos import GraphDef, MetaGraphDef
 
 
@@ -132,10 +134,6 @@ class SourceModel:
 
         Keras 3 saves a variable under each way to it: a run uses one of these copies.
         """
-        import tensorflow as tf
-
-        from graphs.graph_view import GraphView
-
         of_run = GraphView(self.graph_def).ancestors(self.fetches)
         return sum(
             math.prod(variable.shape) * tf.as_dtype(variable.dtype).size

@@ -165,6 +165,15 @@ def _words(origin: Origin) -> str:
     return f"op {origin.node!r}{where}{through}"
 
 
+def names_other_tasks(graph_def: GraphDef) -> bool:
+    """Whether a device string means another task than this process."""
+    return any(
+        "/job:" in node.device and "/job:localhost" not in node.device
+        for _, nodes in bodies(graph_def)
+        for node in nodes
+    )
+
+
 def without_devices(graph_def: GraphDef) -> GraphDef:
     """The graph itself where nothing in it has a device, else a copy in which nothing has."""
     if not any(node.device for _, nodes in bodies(graph_def) for node in nodes):

@@ -5,6 +5,7 @@ is known before a placement is: so it is begun early, and `emit` only waits for 
 """
 
 import contextlib
+import copy
 import dataclasses
 import os
 import pickle
@@ -128,6 +129,11 @@ def build_saved_model(
         return built
 
 
+def own_graph(source: SourceModel) -> GraphDef:
+    """The model's main graph as it came, without shapes that were filled in."""
+    return source.meta_graph_def.graph_def if source.saved_model_dir else given_graph(source)
+
+
 def given_graph(source: SourceModel) -> GraphDef:
     """Finds the GraphDef to emit for a model that is no SavedModel.
 
@@ -163,7 +169,6 @@ def _request(source: SourceModel, made: Path, without_values: bool) -> dict[str,
 
 def _without_graph(meta_graph: MetaGraphDef) -> MetaGraphDef:
     """Copies a MetaGraphDef without its graph."""
-    result = type(meta_graph)()
-    result.CopyFrom(meta_graph)
+    result = copy.deepcopy(meta_graph)
     result.ClearField("graph_def")
     return result

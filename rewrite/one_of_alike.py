@@ -5,6 +5,7 @@ makes some kilobytes of objects of every op that it imports, and a session as mu
 gets one op of a kind, and what it said of that is said of all.
 """
 
+import copy
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -119,8 +120,7 @@ def _keep_beside(node: NodeDef, stands_for: Mapping[str, str]) -> None:
 
 def _like(node: NodeDef, imported: NodeDef) -> NodeDef:
     """A node as TensorFlow writes it, with the attributes that it gave to one of its kind."""
-    result = type(node)()
-    result.CopyFrom(imported)
+    result = copy.deepcopy(imported)
     result.name = node.name
     del result.input[:]
     result.input.extend(name.removesuffix(":0") for name in data_inputs(node))

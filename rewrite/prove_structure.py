@@ -7,6 +7,7 @@ no SavedModel is proven twice: its ops are found in the emitted graph one by one
 that was made of it before it was placed is compared whole.
 """
 
+import copy
 import dataclasses
 import filecmp
 import os
@@ -136,8 +137,7 @@ def _same_graph_file(source: SourceModel, emitted: Path, order: Collection[Order
     file = emitted / EXTRA_DIRECTORY / GRAPH_FILE
     if file.exists():
         given = given_graph(source)
-        own = type(given)()
-        own.CopyFrom(given)  # it belongs to the source, and is changed by the comparison
+        own = copy.deepcopy(given)  # it belongs to the source, and is changed by the comparison
         forget_order(own)
         placed = sniff(file).proto
         _take_order_out(placed, known_order(placed, order))

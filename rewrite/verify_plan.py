@@ -19,7 +19,7 @@ from graphs.loading.variable_updates import assigns
 from graphs.names import op_of, with_index
 from graphs.protos import GraphDef
 from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
-from rewrite.call_graph import without_devices
+from rewrite.call_graph import names_other_tasks, without_devices
 from rewrite.emit_forms import write_cleared
 from rewrite.model_builder import given_graph
 from rewrite.verify_messages import (
@@ -81,7 +81,7 @@ class Plan:
         is_saved_model = bool(source.saved_model_dir) and meta_graph is not None
         self._tags = tuple(meta_graph.meta_info_def.tags) if is_saved_model else (SERVE_TAG,)
         self._given_dir = source.saved_model_dir
-        if self._given_dir and not is_remote and _names_other_tasks(self.graph_def):
+        if self._given_dir and not is_remote and names_other_tasks(self.graph_def):
             # Its devices may be of a cluster that is gone; without any it computes the same.
             self._given_dir = str(scratch / "given_without_devices")
             write_cleared(Path(source.saved_model_dir), Path(self._given_dir))
@@ -346,15 +346,6 @@ def _ends(signature: Signature, inputs: Arrays) -> tuple[dict[str, np.ndarray], 
     """{tensor: array} that a signature is fed, and {output: tensor} that is fetched."""
     feeds = {spec.tensor: inputs[key] for key, spec in signature.inputs.items()}
     return feeds, {key: spec.tensor for key, spec in signature.outputs.items()}
-
-
-def _names_other_tasks(graph_def: GraphDef) -> bool:
-    """Whether a device string means another task than this process."""
-    return any(
-        "/job:" in node.device and "/job:localhost" not in node.device
-        for _, nodes in bodies(graph_def)
-        for node in nodes
-    )
 
 
 def _leaves_rows_open(spec: TensorSpec) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.colocation import colocation_pairs, joined_groups
 from graphs.building.constant_values import handing_on
@@ -288,8 +289,6 @@ def _same_node_pairs(origins: Sequence[Origin]) -> Iterator[tuple[int, int]]:
 
 def _declared_bytes(node: NodeDef) -> int:
     """Bytes of a variable of this shape and dtype; 0 where either is not known."""
-    import tensorflow as tf
-
     count = tf.TensorShape(node.attr["shape"].shape).num_elements()
     width = max(tf.as_dtype(node.attr["dtype"].type).size, 1)
     return 0 if count is None else possible_bytes(count * width, node)

@@ -11,6 +11,7 @@ times, so an op graph can't.
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.raw_node import NOT_OF_THE_MODEL, RawNode
 from graphs.function_library import kept_whole, reached_functions
@@ -106,8 +107,6 @@ def _fits_branches(node: NodeDef, signatures: Sequence[OpDef]) -> bool:
 
 
 def _is_bool(node: NodeDef) -> bool:
-    import tensorflow as tf
-
     return "Tcond" in node.attr and bool(node.attr["Tcond"].type == tf.bool.as_datatype_enum)
 
 
@@ -226,8 +225,6 @@ _INT32, _BOOL = 3, 10  # tensorflow.DataType
 
 
 def _node(op: str, dtype: int) -> NodeDef:
-    from tensorflow.core.framework import node_def_pb2
-
-    node = node_def_pb2.NodeDef(op=op)
+    node = tf.compat.v1.NodeDef(op=op)
     node.attr["T"].type = dtype
     return node

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.protos import GraphDef, NodeDef, Shape, placeholder
 
 NOTHING: Shape = (-2,)
@@ -105,8 +106,6 @@ def joined(one: Known, other: Known) -> Known:
 
 def constant_node(name: str, value: np.ndarray, dtype: str | None = None) -> NodeDef:
     """A Const of this name."""
-    import tensorflow as tf
-
     tensor = tf.make_tensor_proto(value, dtype)
     node = tf.compat.v1.NodeDef(name=name, op="Const")
     node.attr["value"].tensor.CopyFrom(tensor)

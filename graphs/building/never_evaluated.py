@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 
+import graphs.late_tensorflow as tf
 from graphs.building.op_outputs import argument_types, output_names, output_offsets, signature_of
 from graphs.errors import ModelError
 from graphs.function_library import library_of, referred_functions
@@ -103,8 +104,6 @@ class _Constants:
 
     def not_to_evaluate(self) -> dict[str, Sequence[TensorShape]]:
         """{op: the shapes of its outputs} of all that must not be evaluated."""
-        import tensorflow as tf
-
         users: dict[str, list[str]] = {}
         missing = {}
         for name, node in self._nodes.items():
@@ -138,8 +137,6 @@ class _Constants:
             return True
 
     def _make(self, nodes: Sequence[NodeDef]) -> None:
-        import tensorflow as tf
-
         outputs = self._imported([node for node in nodes if not self._is_large_or_calls(node)])
         for node in nodes:
             types = [tf.as_dtype(n) for n in argument_types(node, self._library, True)]
@@ -174,8 +171,6 @@ class _Constants:
 
     def _imported(self, nodes: Sequence[NodeDef]) -> dict[str, Sequence[Tensor]]:
         """{op: its tensors}; without ops whose inputs TensorFlow refuses."""
-        import tensorflow as tf
-
         if not nodes:
             return {}
         graph_def = tf.compat.v1.GraphDef()
@@ -204,8 +199,6 @@ class _Constants:
         return self._made[parsed.op][first + parsed.output]
 
     def _unknown(self, node: NodeDef) -> list[TensorShape]:
-        import tensorflow as tf
-
         return [tf.TensorShape(None) for _ in argument_types(node, self._library, True)]
 
 

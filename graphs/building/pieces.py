@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.conditionals import branches_of
 from graphs.building.flatten import flatten
@@ -145,8 +146,6 @@ class Pieces:
           graph_def: without control edges. It is one piece where it is in no topological order.
           called: infers the results of a function; None if all of it is to be one piece.
         """
-        import tensorflow as tf
-
         graph_def = never_evaluated(graph_def)
         self._graph = tf.Graph()
         self._called = called
@@ -241,8 +240,6 @@ class Pieces:
 
     def _import(self) -> None:
         """Imports the piece, and sees what is put into its lists."""
-        import tensorflow as tf
-
         piece, names = self._piece, [node.name for node in self._piece.node]
         earlier = {name for node in piece.node for name in node.input} - set(names)
         given = {name: self._tensor(name) for name in earlier if op_of(name) in self._ops}

@@ -1,8 +1,10 @@
 """A node of a graph whose calls are being opened, before its names are resolved."""
 
+import copy
 import dataclasses
 from collections.abc import Sequence
 
+import graphs.late_tensorflow as tf
 from graphs.flat_graph import Origin
 from graphs.protos import NodeDef
 
@@ -79,17 +81,14 @@ def paths_of(nodes: Sequence[NodeDef]) -> frozenset[str]:
 
 def no_op(name: str) -> NodeDef:
     """A NodeDef that only orders others."""
-    from tensorflow.core.framework import node_def_pb2
-
-    return node_def_pb2.NodeDef(name=name, op="NoOp")
+    return tf.compat.v1.NodeDef(name=name, op="NoOp")
 
 
 def substituted(node: NodeDef, call: NodeDef) -> NodeDef:
     """The node with the attributes that its function leaves open, as the call gives them."""
     if not any(value.placeholder for value in node.attr.values()):
         return node
-    result = type(node)()
-    result.CopyFrom(node)
+    result = copy.deepcopy(node)
     for key, value in node.attr.items():
         if value.placeholder and value.placeholder in call.attr:
             result.attr[key].CopyFrom(call.attr[value.placeholder])

@@ -26,10 +26,7 @@ _IN_PART = {
     "StridedSlice": slice(0, 1),
 }
 
-ELEMENTWISE = frozenset(
-    "Add AddV2 Sub Mul Neg Cast RealDiv FloorDiv FloorMod Maximum Minimum Equal NotEqual Less "
-    "LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalNot SelectV2 Identity".split()
-)
+ELEMENTWISE = op_types.listed("elementwise")
 """Some whose outputs' shapes hang on their inputs' shapes alone, whatever their elements are."""
 _BLIND_TO_FIRST = {
     **dict.fromkeys(("Reshape", "ExpandDims", "Squeeze", "Tile", "Transpose", "Pad"), 1),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.conditionals import put_into_optional
 from graphs.building.known_tensors import Known, joined_shapes
@@ -286,8 +287,6 @@ def _imported(
     kept: GraphDef, feeds: Sequence[TensorSpec], called: Called | None
 ) -> tuple[Pieces, TensorProperties]:
     """What TensorFlow says of a graph's tensors."""
-    import tensorflow as tf
-
     try:
         pieces = Pieces(with_feeds_as_placeholders(kept, feeds), called)
     except (ValueError, tf.errors.OpError) as error:
@@ -313,8 +312,6 @@ def with_feeds_as_placeholders(graph_def: GraphDef, feeds: Iterable[TensorSpec])
     Returns:
       GraphDef with any new placeholders first, and the same nodes in the same order.
     """
-    import tensorflow as tf
-
     bare = tf.compat.v1.GraphDef(library=graph_def.library, versions=graph_def.versions)
     node_named = {node.name: node for node in graph_def.node}
     fed_name: dict[str, str] = {}

@@ -39,7 +39,7 @@ class _Loop:
         return max(-(-distance // step), 0) if step > 0 else None
 
 
-class _Body:
+class LoopBody:
     """The nodes and arguments of a functional loop's body or condition."""
 
     def __init__(self, function: FunctionDef):
@@ -69,7 +69,7 @@ def functional_trip_count(node: NodeDef, library: Library, values: ConstantValue
     functions = [library.get(node.attr[key].func.name) for key in ("cond", "body")]
     if None in functions:
         return None
-    cond, body = _Body(functions[0]), _Body(functions[1])
+    cond, body = LoopBody(functions[0]), LoopBody(functions[1])
     inputs = data_inputs(node)
 
     def start(name: str) -> int | None:
@@ -92,7 +92,7 @@ def functional_trip_count(node: NodeDef, library: Library, values: ConstantValue
     return count
 
 
-def _functional_step(body: _Body, index: int) -> int | None:
+def _functional_step(body: LoopBody, index: int) -> int | None:
     """What the body adds to its argument `index`; None where that is no constant."""
     name = body.result(index)
     if body.arguments.get(name) == index:

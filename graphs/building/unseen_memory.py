@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.constant_values import ConstantValues
 from graphs.building.known_tensors import Held
 from graphs.building.node_outputs import NodeOutputs
 from graphs.building.shapes import TensorProperties
-from graphs.building.trip_counts import functional_trip_count
+from graphs.building.trip_counts import LoopBody, functional_trip_count
 from graphs.by_key import by_key
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index
@@ -114,30 +115,24 @@ def loop_sums(flat: FlatGraph, properties: TensorProperties) -> Iterator[LoopSum
             yield LoopSums(node.name, sums, [given[i] for i in taken], at_a_time / count)
 
 
-def _summed(body: FunctionDef) -> tuple[list[int], list[int]]:
+def _summed(function: FunctionDef) -> tuple[list[int], list[int]]:
     """Arguments of a loop's body that it adds to, and lists that it takes elements out of."""
-    nodes = {node.name: node for node in body.node_def}
-    position = {argument.name: i for i, argument in enumerate(body.signature.input_arg)}
-
-    def source(name: str) -> str:
-        return op_of(source_of(name, nodes, op_types.SAME))
-
-    lists = [source(n.input[0]) for n in body.node_def if n.op == "TensorListPopBack"]
-    added = [nodes.get(source(body.ret[each.name])) for each in body.signature.output_arg]
+    body = LoopBody(function)
+    position = body.arguments
+    lists = [body.source(n.input[0]) for n in function.node_def if n.op == "TensorListPopBack"]
+    added = [body.nodes.get(body.result(i)) for i in range(len(function.signature.output_arg))]
     summed = [
         number
         for number, node in enumerate(added)
         if node is not None
         and node.op in ("Add", "AddV2", "AddN")
-        and number in [position.get(source(name)) for name in node.input]
+        and number in [position.get(body.source(name)) for name in node.input]
     ]
     return summed, [position[name] for name in lists if name in position]
 
 
 def _bytes(held: Held | None, count: int) -> int:
     """Of a list's elements, `count` where its length isn't known; 0 where they aren't known."""
-    import tensorflow as tf
-
     for shape in () if held is None else (held.element, held.declared):
         if held is not None and shape is not None and min(shape, default=0) >= 0:
             length = held.length if held.length >= 0 else count
@@ -207,8 +202,6 @@ def _patches(kernel: Shape, node: NodeDef, properties: TensorProperties, every_s
 
 
 def _width(node: NodeDef, properties: TensorProperties) -> int:
-    import tensorflow as tf
-
     return max(int(tf.as_dtype(properties.dtype_of[node.name][0]).size), 1)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.cluster import Cluster, Device
 from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import read_cluster
@@ -110,8 +111,6 @@ def local_cluster() -> Cluster:
     Raises:
       ClusterError: TensorFlow sees GPUs whose figures can't be read.
     """
-    import tensorflow as tf
-
     gpus = tf.config.list_physical_devices("GPU")
     devices = [this_cpu("/device:CPU:0", len(os.sched_getaffinity(0)))]
     if gpus:
@@ -181,8 +180,6 @@ def logical_cluster() -> Cluster | None:
     Raises:
       ClusterError: TensorFlow sees GPUs whose figures can't be read.
     """
-    import tensorflow as tf
-
     whole = {device.name: device for device in local_cluster().devices}
     devices: list[Device] = []
     for kind in ("CPU", "GPU"):

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable
 from struct import error, iter_unpack, unpack_from
 
+import graphs.late_tensorflow as tf
 from graphs.errors import ModelError
 
 VARIABLE = "TFPLACE_OP_LIBRARIES"
@@ -57,8 +58,6 @@ def op_library_environment() -> dict[str, str]:
 
 
 def _load(path: str) -> None:
-    import tensorflow as tf
-
     tf.load_op_library(path)
 
 

@@ -3,6 +3,7 @@
 The model declares a dimension, or the user gives it, or it is guessed; guesses are reported.
 """
 
+import copy
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,7 +13,7 @@ from graphs.graph_view import GraphView
 from graphs.host.did_you_mean import nearest
 from graphs.loading.load_options import GuessedSizes, LoadOptions
 from graphs.names import op_of, with_index
-from graphs.protos import GraphDef, NodeDef, Shape, dtype_name, shape_of, shape_proto
+from graphs.protos import GraphDef, NodeDef, Shape, dtype_name, is_open, shape_of, shape_proto
 from graphs.source_model import Signature, TensorSpec
 
 _TAKEN = "unknown, taken as"
@@ -237,16 +238,12 @@ def _check_batch(
             f"{sizes}; leave one of the flags out"
         )
     fixed = [f"{op_of(spec.tensor)} {_readable(spec.shape)}" for spec in declared]
+    has_open = any(is_open(spec.shape) for spec in declared)
     raise FeedError(
         f"filling in --batch_size {batch_size}: no input has an unknown leading dimension, they "
         f"are {', '.join(fixed) or 'none'}; leave the flag out"
-        + (", or fill others with --input_shape NAME=2,3" if _has_open(declared) else "")
+        + (", or fill others with --input_shape NAME=2,3" if has_open else "")
     )
-
-
-def _has_open(specs: Sequence[TensorSpec]) -> bool:
-    """Whether an input has a dimension of any size."""
-    return any(spec.shape is None or min(spec.shape, default=0) < 0 for spec in specs)
 
 
 def _readable(shape: Shape) -> str:
@@ -258,8 +255,7 @@ def _readable(shape: Shape) -> str:
 
 def write_shapes(graph_def: GraphDef, specs: Sequence[TensorSpec]) -> GraphDef:
     """A copy of `graph_def` whose fed placeholders have the shapes of `specs`."""
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy.deepcopy(graph_def)
     shapes = {op_of(spec.tensor): spec.shape for spec in specs}
     for node in result.node:
         shape = shapes.get(node.name)

@@ -5,22 +5,25 @@ import dataclasses
 import math
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import psutil
 
+import graphs.late_tensorflow as tf
+from graphs.building.flatten import flatten
+from graphs.building.shapes import TensorProperties, infer
 from graphs.errors import FeedError
+from graphs.flat_graph import FlatGraph
 from graphs.host.did_you_mean import did_you_mean_file, nearest
+from graphs.loading.composite_feeds import made_consistent
+from graphs.loading.index_ranges import ElementFlow, IndexRanges
 from graphs.loading.number_forms import INTEGER_LIMIT, REAL, WHOLE, Form
-from graphs.loading.string_feeds import MakeString
+from graphs.loading.settled_feeds import settled
+from graphs.loading.string_feeds import MakeString, StringContents
 from graphs.names import op_of
 from graphs.protos import GraphDef
 from graphs.source_model import TensorSpec
-
-if TYPE_CHECKING:
-    from graphs.building.shapes import TensorProperties
-    from graphs.flat_graph import FlatGraph
 
 FeedArrays = dict[str, np.ndarray]
 FeedsGiven = str | Mapping[str, np.ndarray]
@@ -64,9 +67,6 @@ def generate_feeds(
     Raises:
       FeedError: a dtype that can't be made up, such as a resource.
     """
-    from graphs.building.flatten import flatten
-    from graphs.building.shapes import infer
-
     for spec in feeds:
         _require_complete(spec)
     if not any(spec.dtype.startswith(("bool", "string", *_MAY_INDEX)) for spec in feeds):
@@ -76,18 +76,13 @@ def generate_feeds(
 
 
 def feeds_of_opened(
-    flat: "FlatGraph", properties: "TensorProperties", feeds: Sequence[TensorSpec], seed: int
+    flat: FlatGraph, properties: TensorProperties, feeds: Sequence[TensorSpec], seed: int
 ) -> FeedArrays:
     """Does what `generate_feeds` does, for a run that is open and whose shapes are known.
 
     Raises:
       FeedError: a dtype that can't be made up, such as a resource.
     """
-    from graphs.loading.composite_feeds import made_consistent
-    from graphs.loading.index_ranges import ElementFlow, IndexRanges
-    from graphs.loading.settled_feeds import settled
-    from graphs.loading.string_feeds import StringContents
-
     flow = ElementFlow(flat, properties)
     ranges, contents = IndexRanges(flow), StringContents(flow)
     hints = _Hints(
@@ -128,8 +123,6 @@ def _require_complete(spec: TensorSpec) -> tuple[int, ...]:
 
 def _random(spec: TensorSpec, hints: _Hints, seed: int) -> np.ndarray:
     """The array of one input."""
-    import tensorflow as tf
-
     shape, form = _require_complete(spec), hints.form_of.get(spec.tensor, Form())
     most = MAX_STRINGS if spec.dtype == "string" else MAX_ELEMENTS
     most = min(most, psutil.virtual_memory().available // _BYTES_WHILE_MADE)
@@ -290,8 +283,6 @@ def given_shapes(given: FeedsGiven) -> Mapping[str, tuple[int, ...]]:
 
 def _checked(path: str, spec: TensorSpec, array: np.ndarray) -> np.ndarray:
     """The array in its feed's dtype, with numpy's strings as TensorFlow takes them."""
-    import tensorflow as tf
-
     wanted = tf.as_dtype(spec.dtype)
     if wanted == tf.string and array.dtype.kind in "SU":
         return array.astype(object)

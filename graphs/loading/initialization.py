@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.graph_view import GraphView
 from graphs.loading.model_variables import captured_objects, used_variables
@@ -54,7 +55,6 @@ def with_saved_variables(
     """
     if not start.checkpoint_prefix or not meta_graph.HasField("object_graph_def"):
         return start
-    import tensorflow as tf
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
     reader = tf.train.load_checkpoint(start.checkpoint_prefix)

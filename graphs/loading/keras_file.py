@@ -21,6 +21,7 @@ from graphs.loading.keras_contents import (
     require_harmless,
     require_own_weights,
 )
+from graphs.loading.keras_training import NotTrainableError, compiled, export_with_step
 from graphs.loading.sniff import ModelFile
 from graphs.protos import Json, KerasModel
 
@@ -166,8 +167,6 @@ def _trained(
     load: Callable[[bool], KerasModel], framework: ModuleType, training: Json, directory: str
 ) -> tuple[str, ...]:
     """Exports a compiled model with its step, or nothing; a sentence on either."""
-    from graphs.loading.keras_training import NotTrainableError, compiled, export_with_step
-
     try:
         try:
             model = load(True)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+import graphs.late_tensorflow as tf
 from graphs.protos import DType, Json, KerasModel, KerasObject, Tensor, TensorShape, TfVariable
 
 SERVE, TRAIN = "serve", "train_step"
@@ -84,7 +85,6 @@ def _write(export_archive: KerasObject, directory: str) -> None:
     while it saves apart from others, so that such a step would be traced again, and once more to
     print what was written: half of the time that reading a large model takes.
     """
-    import tensorflow as tf
     from tensorflow.python.saved_model import save_context
 
     if not hasattr(export_archive, "_tf_trackable"):  # tf_keras
@@ -102,7 +102,6 @@ def _write(export_archive: KerasObject, directory: str) -> None:
 
 def _train_step(model: KerasModel, num_inputs: int) -> Callable[..., dict[str, Tensor]]:
     """One step of plain gradient descent with the model's loss, as model.fit makes it."""
-    import tensorflow as tf
 
     def train_step(*arrays: Tensor) -> dict[str, Tensor]:
         x, y = _one_or_all(arrays[:num_inputs]), _one_or_all(arrays[num_inputs:])
@@ -122,7 +121,6 @@ def _begin(model: KerasModel, inputs: Sequence[Tensor], targets: Sequence[Tensor
 
     Those of the loss are made where it is traced: nothing is computed, however large the batch.
     """
-    import tensorflow as tf
 
     @tf.function(autograph=False)
     def loss_of(x: Tensor, y: Tensor, y_pred: Tensor) -> Tensor:
@@ -184,8 +182,6 @@ def _losses(model: KerasModel) -> list[KerasObject]:
 
 
 def _spec(shape: TensorShape, dtype: DType, name: str) -> Tensor:
-    import tensorflow as tf
-
     plain = name.partition(":")[0].replace("/", "_").replace(".", "_")
     return tf.TensorSpec(tuple(shape), getattr(dtype, "name", dtype), plain)
 

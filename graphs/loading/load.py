@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.op_outputs import require_few_outputs
 from graphs.errors import ModelError
@@ -19,10 +20,12 @@ from graphs.function_library import named_functions, require_bounded
 from graphs.graph_view import GraphView
 from graphs.loading import initialization, saved_model_file
 from graphs.loading.feed_shapes import find_feeds, write_shapes
+from graphs.loading.keras_file import export_keras
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.model_variables import find_variables
 from graphs.loading.run_selection import RunSources, SelectedRun, select_run
 from graphs.loading.sniff import ModelFile, sniff
+from graphs.loading.training_step import with_training_step
 from graphs.loading.variable_updates import OptimizerUpdates, require_runnable
 from graphs.protos import GraphDef, MetaGraphDef, NodeDef
 from graphs.source_model import Initialization, Signature, SourceModel, Variable
@@ -71,8 +74,6 @@ def load(path: str | os.PathLike[str], options: LoadOptions | None = None) -> So
     model = _source_model(parts, view, run, variables, options)
     if not run.step_wanted:
         return model
-    from graphs.loading.training_step import with_training_step
-
     return with_training_step(model)
 
 
@@ -122,8 +123,6 @@ def _missing_assets(parts: _Parts) -> list[str]:
 
 def _parts(file: ModelFile, options: LoadOptions) -> _Parts:
     if file.kind.startswith("keras"):
-        from graphs.loading.keras_file import export_keras
-
         exported = export_keras(file)
         parts = _of_saved_model(sniff(exported.directory), options)
         return dataclasses.replace(parts, path=file.path, kind="keras", notes=exported.notes)
@@ -185,8 +184,6 @@ def _require_sound(node: NodeDef, functions: Collection[str]) -> None:
 
 def _require_whole(node: NodeDef) -> None:
     """Checks that a constant has as many bytes as its shape and dtype say."""
-    import tensorflow as tf
-
     tensor = node.attr["value"].tensor
     sizes = [dim.size for dim in tensor.tensor_shape.dim]
     try:
@@ -232,8 +229,6 @@ def require_whole(path: str, initialization: Initialization) -> None:
 
 def _require_whole_checkpoint(path: str, prefix: str) -> None:
     """Checks that a checkpoint has all files, and at least the bytes that its index announces."""
-    import tensorflow as tf
-
     try:
         reader = tf.train.load_checkpoint(prefix)
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()

@@ -12,6 +12,7 @@ import glob
 import os
 from collections.abc import Iterator
 
+import graphs.late_tensorflow as tf
 from graphs.errors import ModelError
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
@@ -194,8 +195,6 @@ def highway_hash(data: bytes) -> bytes:
 @functools.cache
 def _library() -> ctypes.CDLL:
     """TensorFlow's shared library, loaded already; ModelError: it lacks the functions needed."""
-    import tensorflow as tf
-
     for path in sorted(glob.glob(os.path.join(tf.sysconfig.get_lib(), "libtensorflow_framework*"))):
         library = ctypes.CDLL(path)
         if hasattr(library, "HighwayHash64_Portable") and hasattr(

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import graphs.late_tensorflow as tf
 from graphs.effects import acts_when_loaded, without_effects
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.protos import SavedModelProto
@@ -18,9 +19,7 @@ def runnable_copy(directory: str, scratch: str) -> str:
 
 def serialized_without_effects(serialized: bytes) -> bytes:
     """A serialized GraphDef as `without_effects` makes it; itself where nothing acts."""
-    from tensorflow.core.framework import graph_pb2
-
-    graph_def = graph_pb2.GraphDef.FromString(serialized)
+    graph_def = tf.compat.v1.GraphDef.FromString(serialized)
     cut = without_effects(graph_def)
     return serialized if cut is graph_def else bytes(cut.SerializeToString())
 

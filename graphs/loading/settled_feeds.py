@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.conditionals import has_nothing_to_place
 from graphs.building.op_outputs import op_definition
@@ -108,8 +109,6 @@ def _passing(
     flat: FlatGraph, checks: Mapping[str, Sequence[TensorSpec]]
 ) -> Callable[[Sequence[str], Arrays], bool]:
     """A function that says whether checks pass with arrays."""
-    import tensorflow as tf
-
     needed, source = set(checks), flat.graph_def
     graph_def = type(source)(versions=source.versions, library=source.library)
     for node in reversed(source.node):

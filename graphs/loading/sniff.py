@@ -10,7 +10,9 @@ from pathlib import Path
 from graphs.errors import ModelError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 from graphs.loading import riegeli
+from graphs.loading.chunked_proto import read_chunked
 from graphs.protos import Message
+from graphs.zoo import NAMES
 
 KINDS_WANTED = "a GraphDef, a MetaGraphDef, a SavedModel directory, or a Keras .keras or .h5 file"
 SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
@@ -99,8 +101,6 @@ def require_there(path: str) -> None:
 
 def _instead_of(path: str) -> str:
     """What to do where no file has this path: what a user may have meant by it."""
-    from graphs.zoo import NAMES
-
     name = path.partition(":")[0]
     if name in NAMES:
         return f"the benchmark graph {name} is written by `tfplace graph {name} --output={name}.pb`"
@@ -143,8 +143,6 @@ def _sniff_file(path: str) -> ModelFile:
         if content[offset : offset + len(magic)] == magic:
             raise ModelError(f"reading model {path!r}: it is {what}")
     if content.startswith(riegeli.SIGNATURE):
-        from graphs.loading.chunked_proto import read_chunked
-
         proto = read_chunked(path, content, new_message("saved_model"))
         kind, proto = "saved_model", _with_content(path, "saved_model", proto)
     else:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.loading.index_ranges import ElementFlow
 from graphs.names import data_inputs
@@ -100,9 +101,7 @@ class StringContents:
 
 def _example(features: Mapping[str, tuple[int, int]], rng: np.random.Generator) -> bytes:
     """A tf.Example that has all the features."""
-    from tensorflow.core.example import example_pb2
-
-    example = example_pb2.Example()
+    example = tf.train.Example()
     for name, (kind, count) in features.items():
         feature = example.features.feature[name]
         if kind == _DT_FLOAT:
@@ -117,8 +116,6 @@ def _example(features: Mapping[str, tuple[int, int]], rng: np.random.Generator) 
 
 def _picture(rng: np.random.Generator) -> bytes:
     """A small JPEG of noise, which every decoder of pictures reads."""
-    import tensorflow as tf
-
     pixels = rng.integers(0, 256, (_PICTURE_SIZE, _PICTURE_SIZE, 3)).astype(np.uint8)
     return tf.io.encode_jpeg(pixels).numpy()
 
@@ -130,7 +127,5 @@ def _base64(rng: np.random.Generator) -> bytes:
 
 def _tensor(kind: int, rng: np.random.Generator) -> bytes:
     """A serialized vector of two values."""
-    import tensorflow as tf
-
     value = tf.cast(tf.constant(rng.integers(0, FEATURE_LIMIT, 2)), tf.as_dtype(kind))
     return tf.io.serialize_tensor(value).numpy()

@@ -6,9 +6,12 @@ these are what a placement is about. Function calls are opened first, because Te
 differentiates ops of one graph and because gradients of a call could not be placed op by op.
 """
 
+import copy
 import dataclasses
 from collections.abc import Sequence
 
+import graphs.late_tensorflow as tf
+from graphs.building.flatten import flatten
 from graphs.building.never_evaluated import never_evaluated, restore_evaluated
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
@@ -19,6 +22,7 @@ from graphs.source_model import SourceModel, Variable
 LEARNING_RATE = 0.01
 SCOPE = "train_step"
 _CUSTOM_GRADIENT = "_gradient_op_type"
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 class _NoStepError(Exception):
@@ -37,11 +41,11 @@ def with_training_step(model: SourceModel) -> SourceModel:
     Raises:
       ModelError: no step can be made.
     """
-    from graphs.building.flatten import flatten
-
     try:
         flat = flatten(model.graph_def, model.feeds, model.fetches, open_conditionals=False)
-        trained = [v for v in model.variables if _is_trained(v) and v.op in flat.nodes]
+        trained = [
+            v for v in model.variables if v.trainable and v.dtype in _FLOATS and v.op in flat.nodes
+        ]
         if not trained:
             raise _NoStepError("its run reads no trainable variable")
         differentiated, fetches, num_updated = _differentiated(flat, trained)
@@ -65,16 +69,10 @@ def with_training_step(model: SourceModel) -> SourceModel:
     )
 
 
-def _is_trained(variable: Variable) -> bool:
-    return variable.trainable and variable.dtype in ("float16", "bfloat16", "float32", "float64")
-
-
 def _differentiated(
     flat: FlatGraph, trained: Sequence[Variable]
 ) -> tuple[GraphDef, tuple[str, ...], int]:
     """The graph with a step's ops, its fetches, and how many variables it updates."""
-    import tensorflow as tf
-
     graph = tf.Graph()
     try:
         with graph.as_default():
@@ -104,8 +102,6 @@ def _differentiated(
 
 def _loss(graph: Graph, fetches: Sequence[str]) -> Tensor:
     """The sum of the mean squares of the fetched float outputs, scalar f4."""
-    import tensorflow as tf
-
     squares = [
         tf.reduce_mean(tf.square(tf.cast(output, tf.float32)))
         for output in [graph.get_tensor_by_name(fetch) for fetch in fetches if ":" in fetch]
@@ -118,8 +114,6 @@ def _loss(graph: Graph, fetches: Sequence[str]) -> Tensor:
 
 def _update(handle: Tensor, gradient: Tensor) -> Operation:
     """The op that subtracts LEARNING_RATE * gradient from a variable, or from rows of a table."""
-    import tensorflow as tf
-
     is_resource = handle.dtype == tf.resource
     rate = tf.constant(LEARNING_RATE, gradient.dtype.base_dtype)
     if isinstance(gradient, tf.IndexedSlices):
@@ -143,8 +137,7 @@ def _natural_gradients(graph_def: GraphDef) -> GraphDef:
     process, if anything, belongs to another graph. Without it the marked IdentityN passes gradients
     on to the ops that computed the value, and the same function is differentiated op by op.
     """
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy.deepcopy(graph_def)
     for node in (node for _, nodes in bodies(result) for node in nodes):
         if _CUSTOM_GRADIENT in node.attr:
             del node.attr[_CUSTOM_GRADIENT]

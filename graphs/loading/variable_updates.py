@@ -15,10 +15,7 @@ from graphs.protos import NodeDef
 _APPLY = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
 # Gradient descent written by hand and the optimizers of Keras subtract. AssignAdd is not in the
 # list, because counters and metrics use it.
-_SUBTRACT = frozenset(
-    "AssignSub AssignSubVariableOp ScatterSub ResourceScatterSub ScatterNdSub "
-    "ResourceScatterNdSub".split()
-)
+_SUBTRACT = op_types.listed("subtracts")
 # Batch normalisation subtracts from its moving averages, too, which are not trained.
 _MOVING_AVERAGE = re.compile(r"AssignMovingAvg|moving_(mean|variance|average)", re.IGNORECASE)
 _ASSIGN = re.compile(

@@ -48,16 +48,7 @@ _CPU_FLOPS_PER_CYCLE = {"avx512": 64, "avx2": 32, "avx": 16, "sse": 8, "neon": 1
 _DEFAULT_CPU_ARCHITECTURE = "avx2"
 
 # Grappler prices these op types as if they only moved their tensors, but they compute much.
-_MOVES_ONLY = frozenset(
-    "Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2 "
-    "CudnnRNN CudnnRNNV2 CudnnRNNV3 CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3 "
-    "LSTMBlockCell BlockLSTM BlockLSTMV2 BlockLSTMGrad BlockLSTMGradV2 "
-    "GRUBlockCell GRUBlockCellGrad "
-    "Svd Qr SelfAdjointEigV2 Cholesky CholeskyGrad MatrixInverse MatrixSolve "
-    "MatrixTriangularSolve Lu FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT IRFFT "
-    "TopK TopKV2 NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5 "
-    "CTCLoss CTCLossV2 PyFunc PyFuncStateless EagerPyFunc".split()
-)
+_MOVES_ONLY = op_types.listed("moves_only")
 
 
 class Provenance(enum.IntEnum):

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.same_shapes import bare
 from graphs.building.shapes import LARGE_CONSTANT_BYTES, TensorProperties
@@ -209,19 +210,17 @@ def _is_size(found: Sequence[int], wanted: Sequence[int]) -> bool:
 
 def _ask(nodes: Sequence[NodeDef], versions: Message) -> Mapping[str, Pickled]:
     """Runs the pricing process on NodeDefs; {"error": ...} where it fails or dies."""
-    from tensorflow.core.framework import graph_pb2
-
     kinds = [node.name for node in nodes if node.name.startswith(_KIND)]
     if not kinds:
         return {"op_performance": []}
-    return run_grappler(_request(graph_pb2.GraphDef(node=nodes, versions=versions), kinds))
+    return run_grappler(_request(tf.compat.v1.GraphDef(node=nodes, versions=versions), kinds))
 
 
 def _request(graph_def: GraphDef, fetched: Iterable[str]) -> dict[str, Pickled]:
     """What `grappler_process` is asked of a graph of which some ops are fetched."""
-    from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
+    from tensorflow.core.protobuf import device_properties_pb2
 
-    meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph_def)
+    meta_graph = tf.compat.v1.MetaGraphDef(graph_def=graph_def)
     meta_graph.collection_def["train_op"].node_list.value.extend(fetched)
     unit = device_properties_pb2.DeviceProperties(
         type="CPU", num_cores=1, frequency=1, bandwidth=1000, memory_size=1 << 60
@@ -239,9 +238,7 @@ def optimized(flat: FlatGraph) -> GraphDef | None:
 
     Folding constants runs ops without effects: for a graph that is run anyway.
     """
-    from tensorflow.core.protobuf import config_pb2
-
-    config = config_pb2.ConfigProto()
+    config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.min_graph_nodes = -1
     request = _request(flat.graph_def, map(op_of, flat.fetches))
     made = run_grappler({**request, "config": config.SerializeToString()}).get("optimized")

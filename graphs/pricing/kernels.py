@@ -11,6 +11,7 @@ import functools
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.by_key import by_key
 from graphs.protos import AttrValue, NodeDef
@@ -104,8 +105,6 @@ _NONE = frozenset({"(not given)"})
 @functools.cache
 def kernel_table() -> KernelTable:
     """The running TensorFlow's kernels, and the shipped GPU kernels where it has none."""
-    import tensorflow as tf
-
     table = by_key(_registered())
     if any(kernel.device_type == "GPU" for kernel in table.get("MatMul", ())):
         return KernelTable(table, f"the kernels of TensorFlow {tf.__version__}")
@@ -163,8 +162,6 @@ def _registered() -> Iterator[tuple[str, Kernel]]:
 
 @functools.cache
 def _dtype_name(number: int) -> str:
-    import tensorflow as tf
-
     try:
         return str(tf.as_dtype(number).base_dtype.name)
     except TypeError:  # the model is damaged; no kernel takes such a type

@@ -10,6 +10,7 @@ Gradient ops belong with their forward op, updates and slots with their variable
 import re
 from collections.abc import Iterable
 
+import graphs.late_tensorflow as tf
 from graphs.names import op_of
 from graphs.protos import Graph, GraphDef, NodeDef, Operation
 
@@ -120,8 +121,6 @@ def _following_part(op: Operation, part_of_op: dict[str, int]) -> int:
 
 
 def _write(ops: Iterable[Operation], part_of_op: dict[str, int], num_parts: int) -> None:
-    from tensorflow.core.framework import attr_value_pb2
-
     for op in ops:
-        op._set_attr(PART_ATTRIBUTE, attr_value_pb2.AttrValue(i=part_of_op[op.name]))
-        op._set_attr(PARTS_ATTRIBUTE, attr_value_pb2.AttrValue(i=num_parts))
+        op._set_attr(PART_ATTRIBUTE, tf.compat.v1.AttrValue(i=part_of_op[op.name]))
+        op._set_attr(PARTS_ATTRIBUTE, tf.compat.v1.AttrValue(i=num_parts))

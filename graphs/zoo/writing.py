@@ -4,6 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
+import graphs.late_tensorflow as tf
 from graphs.errors import OutputError
 from graphs.host.whole_file import exchange, write_whole
 from graphs.names import op_of
@@ -73,16 +74,12 @@ def _write_graph_def(zoo_graph: ZooGraph, path: Path) -> None:
 
 
 def _meta_graph_def(zoo_graph: ZooGraph) -> MetaGraphDef:
-    import tensorflow as tf
-
     with zoo_graph.graph.as_default():
         return tf.compat.v1.train.export_meta_graph()
 
 
 def _write_saved_model(zoo_graph: ZooGraph, path: Path) -> None:
     """Saves a copy of the graph, so that the original gets no ops of a saver and a signature."""
-    import tensorflow as tf
-
     v1 = tf.compat.v1
     _check_memory(zoo_graph, path)
     meta_graph_def = _meta_graph_def(zoo_graph)

@@ -1,5 +1,6 @@
 """The edges of an order: what holds for all, how they are marked, added and taken out."""
 
+import copy
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -188,8 +189,7 @@ def without_order(graph_def: GraphDef, keeps_edges: bool = False) -> GraphDef:
     """
     if not any(MARK in node.attr for _, nodes in bodies(graph_def) for node in nodes):
         return graph_def
-    cleared = type(graph_def)()
-    cleared.CopyFrom(graph_def)
+    cleared = copy.deepcopy(graph_def)
     forget_order(cleared, keeps_edges)
     return cleared
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.building.known_tensors import constant_node
 from graphs.building.op_outputs import op_definition
 from graphs.building.shapes import TensorProperties
@@ -87,8 +88,6 @@ def _evaluate(
     Returns:
       Ops that can't be run with what they are given; what is made of them has no value.
     """
-    import tensorflow as tf
-
     graph_def = tf.compat.v1.GraphDef(versions=flat.graph_def.versions)
     given: dict[str, str] = {}  # {tensor that is known already: constant that holds it}
     folded: dict[str, NodeDef] = {}
@@ -125,8 +124,6 @@ def _evaluate(
 
 def _run(graph_def: GraphDef, tensors: Sequence[str]) -> list[np.ndarray]:
     """Evaluates tensors, as they are: optimizing the graph would take longer than running it."""
-    import tensorflow as tf
-
     v1 = tf.compat.v1
     config = v1.ConfigProto(device_count={"GPU": 0})
     config.graph_options.optimizer_options.opt_level = -1

@@ -1,5 +1,6 @@
 """Functions that loops, conditionals and calls run, opened as graphs of their own."""
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
@@ -133,8 +134,7 @@ def as_body(
 
     body = []
     for node in nodes:
-        new = type(node)()
-        new.CopyFrom(node)
+        new = copy.deepcopy(node)
         # An argument is there before the body runs.
         controls = [n for n in node.input if n.startswith("^") and n[1:] not in argument_of]
         new.input[:] = [*map(named, data_inputs(node)), *controls]

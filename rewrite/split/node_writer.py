@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.building.known_tensors import constant_node
 from graphs.graph_view import reached
 from graphs.names import data_inputs, free_name, op_of
@@ -114,8 +115,6 @@ class NodeWriter:
 
 
 def _number(dtype: DType) -> int:
-    import tensorflow as tf
-
     return tf.as_dtype(dtype).as_datatype_enum
 
 

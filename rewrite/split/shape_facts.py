@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.known_tensors import Known, add_stand_in, constant_node
 from graphs.building.pieces import known_shape
@@ -35,8 +36,6 @@ def one_op(asked: bytes, given: tuple[Known, ...]) -> _Found:
     Args:
       asked: its NodeDef, of no name and inputs.
     """
-    import tensorflow as tf
-
     graph_def = tf.compat.v1.GraphDef()
     graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION  # scalars were of any shape once
     node = graph_def.node.add()

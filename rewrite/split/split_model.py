@@ -15,7 +15,7 @@ from graphs.loading.feed_shapes import names_of_inputs
 from graphs.names import data_inputs, op_of, parse_input
 from graphs.protos import GraphDef, shape_of
 from graphs.source_model import SourceModel, TensorSpec
-from rewrite.model_builder import given_graph
+from rewrite.model_builder import own_graph
 from rewrite.split.any_batch.decide_open import decide_open, open_axes_of
 from rewrite.split.any_batch.input_assertions import asked_of_feeds
 from rewrite.split.batch_norm.decompose import decompose_norms
@@ -102,7 +102,7 @@ class StepToSplit:
         Raises:
           UsageError: the step can't be split into so many parts, or is not in the model.
         """
-        source, own = self.source, _own_graph(self.source)
+        source, own = self.source, own_graph(self.source)
         readings = self._read(own, batch_axes, place_of_shard)
         if cuts_weights:
             flat, decisions = readings.in_pieces(num_shards)
@@ -142,7 +142,7 @@ class StepToSplit:
         Raises:
           UsageError: the step can't be split, or is not in the model.
         """
-        readings = self._read(_own_graph(self.source), batch_axes, place_of_shard)
+        readings = self._read(own_graph(self.source), batch_axes, place_of_shard)
         if num_pieces:
             return readings.in_pieces(num_pieces)[1]
         return readings.best(2, frozenset(left_whole))[1]
@@ -186,14 +186,9 @@ def _require_own_step(source: SourceModel) -> None:
         )
 
 
-def _own_graph(source: SourceModel) -> GraphDef:
-    """The model's main graph as it came, without shapes that were filled in."""
-    return source.meta_graph_def.graph_def if source.saved_model_dir else given_graph(source)
-
-
 def takes_any_batch(source: SourceModel) -> bool:
     """Whether the first axis of an input may have any size."""
-    open_axes = open_axes_of(_declared(_own_graph(source)), source.feeds)
+    open_axes = open_axes_of(_declared(own_graph(source)), source.feeds)
     return any(0 in axes for axes in open_axes.values())
 
 

@@ -6,6 +6,7 @@ import pytest
 from graphs import constraints
 from graphs.constraints import joined_by_user, matched_ops, pinned_devices, require_possible
 from graphs.errors import ConstraintError, UsageError
+from tests.builders import Op, build_problem
 
 NAMES = ("embed", "layer_0/mul", "layer_1/mul", "loss")
 DEVICES = ("/device:CPU:0", "/device:GPU:0")
@@ -76,28 +77,17 @@ def test_no_split_joins_what_matches_with_what_belongs_together_already():
 
 
 def test_a_contradiction_names_the_ops_and_their_devices():
-    seconds = np.array([[1.0, np.inf], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
-    allowed = np.isfinite(seconds)
-    allowed[[0, 3]] = False
+    ops = [Op("embed", (1.0, np.inf), colocation=0), *map(Op, NAMES[1:3])]
     with pytest.raises(ConstraintError) as caught:
-        require_possible(
-            allowed,
-            seconds,
-            np.array([-1, -1, -1, 1], dtype=np.int32),
-            np.array([0, -1, -1, 0], dtype=np.int32),
-            NAMES,
-            DEVICES,
-        )
+        require_possible(build_problem([*ops, Op("loss", colocation=0, pin=1)]))
     text = str(caught.value)
     assert "'loss' is pinned to /device:GPU:0" in text
     assert "'embed' has kernels only on /device:CPU:0" in text
 
 
 def test_an_op_without_any_kernel_is_said_to_have_none():
-    seconds = np.array([[1.0, 1.0], [np.inf, np.inf]])
-    nowhere = np.full(2, -1, dtype=np.int32)
     with pytest.raises(ConstraintError, match="'b' has no kernel on any device;"):
-        require_possible(np.isfinite(seconds), seconds, nowhere, nowhere, ("a", "b"), DEVICES)
+        require_possible(build_problem([Op("a"), Op("b", np.inf)]))
 
 
 def test_what_expressions_match_is_said():

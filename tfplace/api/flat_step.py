@@ -64,7 +64,8 @@ class FlatStep:
         captured = _captured(self._concrete)
         self.variables = [each for each in captured if isinstance(each, tf.Variable)]
         self.resources = [each for each in captured if not isinstance(each, tf.Variable)]
-        self.signature = TRAIN if self._has_updates() else INFER
+        every = [node for _, nodes in bodies(self._concrete.graph.as_graph_def()) for node in nodes]
+        self.signature = TRAIN if any(map(is_assignment, every)) else INFER
 
     def fed(self, call: Call, casts: bool = False) -> list[Tensor]:
         """The tensors of a call, of the example's dtypes, whatever their shapes.
@@ -209,10 +210,6 @@ class FlatStep:
                 f"placing a step: it can't be saved: {reason}; wanted a step of tensors and "
                 "variables"
             ) from None
-
-    def _has_updates(self) -> bool:
-        graph = self._concrete.graph.as_graph_def()
-        return any(is_assignment(node) for _, nodes in bodies(graph) for node in nodes)
 
 
 def _save(module: tf.Module, folder: str, signatures: Mapping[str, TfFunction]) -> None:

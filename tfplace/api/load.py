@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+import graphs.late_tensorflow as tf
 from graphs.errors import ClusterError, ModelError
 from graphs.function_library import CONVERTS_WEIGHTS, CUT, bodies
 from graphs.loading.sniff import sniff
@@ -84,8 +85,6 @@ def _begins(name: bytes) -> tuple[str, str]:
 
 
 def _made_whole(handle: Tensor, pieces: Sequence[Operation]) -> bool:
-    import tensorflow as tf
-
     ops, dtype = tf.raw_ops, pieces[0].get_attr("dtype")
     if tf.size(ops.ReadVariableOp(resource=handle, dtype=dtype)) > 0:
         return False
@@ -108,8 +107,6 @@ def _made_whole(handle: Tensor, pieces: Sequence[Operation]) -> bool:
 
 
 def _load(path: str, tags: str | Sequence[str] | None) -> Trackable:
-    import tensorflow as tf
-
     options = tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices")
     return tf.saved_model.load(path, tags=tags, options=options)
 
@@ -153,6 +150,4 @@ def _require_seen(path: str, tasks: Mapping[str, DeviceKey]) -> None:
 
 
 def _seen() -> list[str]:
-    import tensorflow as tf
-
     return [device.name for device in tf.config.list_logical_devices()]

@@ -12,8 +12,8 @@ import dataclasses
 import gc
 import threading
 import weakref
-from types import ModuleType
 
+import graphs.late_tensorflow as tf
 from graphs.errors import ClusterError
 from graphs.host.own_network import from_this_host_only, warn_of_other_users
 from graphs.protos import Trackable
@@ -104,8 +104,6 @@ def _end() -> None:
 
 
 def _connect(addresses: dict[str, list[str]]) -> None:
-    import tensorflow as tf
-
     with from_this_host_only(is_always=True):
         tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(addresses))
 
@@ -113,10 +111,8 @@ def _connect(addresses: dict[str, list[str]]) -> None:
 def _require_no_variables() -> None:
     """TensorFlow (2.21) reads variables that were made before a connection, but what is assigned to
     them is lost without a word."""
-    import tensorflow as tf
-
     gc.collect()
-    names = [each.name for each in gc.get_objects() if _is_variable(each, tf)]
+    names = [each.name for each in gc.get_objects() if _is_variable(each)]
     if names:
         raise ClusterError(
             f"starting workers for a model: this program has {len(names)} variables, such as "
@@ -126,7 +122,7 @@ def _require_no_variables() -> None:
         )
 
 
-def _is_variable(each: object, tf: ModuleType) -> bool:
+def _is_variable(each: object) -> bool:
     """Whether it is a variable with a value, not one of a graph that is built."""
     if not issubclass(type(each), tf.Variable):
         return False
@@ -135,8 +131,6 @@ def _is_variable(each: object, tf: ModuleType) -> bool:
 
 
 def _require_unconnected() -> None:
-    import tensorflow as tf
-
     others = [d.name for d in tf.config.list_logical_devices() if d.name.startswith("/job:")]
     if others:
         raise ClusterError(

@@ -328,18 +328,15 @@ def _require_own_devices(cluster: str | Cluster) -> None:
     seen = {device_key(device.name) for device in tf.config.list_logical_devices()} if tasks else ()
     missing = [name for name in tasks if device_key(name) not in seen]
     if missing:
+        named = repr(cluster) if isinstance(cluster, str) else "CLUSTER"
         raise UsageError(
             f"placing a step: its cluster has {missing[0]}, and this process is not connected to "
             "that task; wanted devices of this process, or three lines, the last one in a program "
             "of its own (start_workers: for workers:N; else see tfplace/docs/multiple_hosts.md):\n"
             '  tf.saved_model.save(MODULE, "step", signatures={"train_step": STEP})\n'
-            f'  tfplace.optimize("step", cluster={_text_of(cluster)}, output_dir="placed")\n'
+            f'  tfplace.optimize("step", cluster={named}, output_dir="placed")\n'
             '  step = tfplace.load("placed", start_workers=True).signatures["train_step"]'
         )
-
-
-def _text_of(cluster: str | Cluster) -> str:
-    return repr(cluster) if isinstance(cluster, str) else "CLUSTER"
 
 
 def _text(shapes: Shapes) -> str:

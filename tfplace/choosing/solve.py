@@ -58,16 +58,8 @@ def solve(
       ConstraintError: pins, colocation and kernels leave an op no device.
       MemoryLimitError: nothing fits.
     """
-    progress, graph = progress or Progress(), problem.graph
-    require_possible(
-        problem.allowed(),
-        problem.op_seconds,
-        problem.pinned_device,
-        graph.colocation_group,
-        graph.op_names,
-        problem.device_names,
-        REMEDY,
-    )
+    progress = progress or Progress()
+    require_possible(problem, REMEDY)
     with interruptible() as interruption, interruption.held():
         searched = find_placement(ProblemAlone(problem, given), options, None, None, progress)
         if searched.best is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
+import graphs.late_tensorflow as tf
 from graphs.counted import counted
 from graphs.errors import BadInputError, FeedError, PlacementError, UsageError
 from graphs.host.did_you_mean import did_you_mean_file
@@ -99,8 +100,6 @@ def say_starting(verbosity: int) -> None:
         from tfplace.progress import progress_for
 
         progress_for(verbosity).say("starting TensorFlow")
-        import tensorflow as tf
-
         tf.config.set_visible_devices([], "GPU")
 
 

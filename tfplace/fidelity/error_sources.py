@@ -138,11 +138,9 @@ def traced_op_seconds(
     """
     rows: dict[str, list[float]] = {}
     for trace in traces:
-        of_step: collections.Counter[str] = collections.Counter()
-        seconds = (trace.end_seconds - trace.start_seconds).tolist()
-        for op, took, moves in zip(trace.op_names, seconds, trace.is_transfer, strict=True):
-            if not moves:
-                of_step[op] += took
+        of_step: dict[str, float] = collections.defaultdict(float)
+        for (op, _), took in trace.seconds_of_ops().items():
+            of_step[op] += took
         for op, took in of_step.items():
             rows.setdefault(op, []).append(took)
     medians = {op: float(np.median(values)) for op, values in rows.items()}

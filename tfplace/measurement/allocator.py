@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import graphs.late_tensorflow as tf
 from graphs.host.scratch import scratch_directory
 from graphs.protos import Message
 from tfplace.measurement.device_name import device_key
@@ -58,8 +59,6 @@ def take_at_once(num_bytes: int) -> None:
     By itself it takes pieces of growing sizes, and no tensor lies across two of them: half of a
     small limit may be of no use to a large tensor. No page of it is touched.
     """
-    import tensorflow as tf
-
     size = num_bytes // 2**20 * 2**20 - _FIRST_PIECES
     if os.environ.get("TF_CPU_BFC_MEM_LIMIT_IN_MB") and size > 0:
         with contextlib.suppress(tf.errors.OpError), tf.device("CPU:0"):  # then it grows
@@ -95,8 +94,6 @@ class Peaks:
         return peaks
 
     def _begin(self) -> None:
-        import tensorflow as tf
-
         if self._folder is None:
             self._folder = scratch_directory()
             options = tf.profiler.experimental.ProfilerOptions(
@@ -131,7 +128,6 @@ class Peaks:
 
 def _allocations(folder: tempfile.TemporaryDirectory[str]) -> Iterator[tuple[str, str, int, int]]:
     """(event, allocator, address, bytes asked for) of the profiler's record, in order of time."""
-    import tensorflow as tf
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     with folder:
@@ -155,18 +151,13 @@ def _allocations(folder: tempfile.TemporaryDirectory[str]) -> Iterator[tuple[str
             yield name, "", 0, 0
             continue
         owner = texts.get(allocator.ref_value, allocator.str_value)
-        number = [_integer(values[key]) for key in ("addr", "requested_bytes")]
-        yield name, "CPU" if owner in _OF_CPU else owner, number[0], number[1]
-
-
-def _integer(stat: Message) -> int:
-    return int(stat.uint64_value or stat.int64_value)
+        both = [values[key] for key in ("addr", "requested_bytes")]
+        address, asked = (int(stat.uint64_value or stat.int64_value) for stat in both)
+        yield name, "CPU" if owner in _OF_CPU else owner, address, asked
 
 
 def _counted(device: str, reset: bool) -> int | None:
     """The most at a time that "CPU:0" or "GPU:1" gave out; None where that is not counted."""
-    import tensorflow as tf
-
     try:
         peak = tf.config.experimental.get_memory_info(device)["peak"]
         if reset:

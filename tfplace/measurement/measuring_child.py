@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.host.own_network import from_this_host_only
 from graphs.host.parent import connect_to_parent, hide_gpus
 from graphs.op_graph import FloatArray
@@ -102,8 +103,6 @@ class _Runs:
 
     def _connect(self) -> None:
         """Makes the cluster's tasks devices of this process; a Session needs no such thing."""
-        import tensorflow as tf
-
         tf.config.set_soft_device_placement(self._runtime.soft_placement)
         if self._connected or not any(self._runtime.addresses):
             return
@@ -133,8 +132,6 @@ def _peers() -> dict[str, list[str]]:
 
 def _reached(request: training_run.ReachRequest) -> list[str] | Infeasible:
     """A Session asks the tasks that its filters let through, and the server itself always."""
-    import tensorflow as tf
-
     config = tf.compat.v1.ConfigProto(
         device_filters=[request.task or "/job:none"],
         operation_timeout_in_ms=int(1e3 * request.seconds),
@@ -149,8 +146,6 @@ def _reached(request: training_run.ReachRequest) -> list[str] | Infeasible:
 
 
 def _show_logical_cpus(num_logical_cpus: int) -> None:
-    import tensorflow as tf
-
     if num_logical_cpus > 1:
         tf.config.set_logical_device_configuration(
             tf.config.list_physical_devices("CPU")[0],
@@ -159,8 +154,6 @@ def _show_logical_cpus(num_logical_cpus: int) -> None:
 
 
 def _split_first_gpu(memory_bytes: Sequence[int]) -> None:
-    import tensorflow as tf
-
     if memory_bytes:
         tf.config.set_logical_device_configuration(
             tf.config.list_physical_devices("GPU")[0],
@@ -180,8 +173,6 @@ def _time_steps(runner: Any, num_steps: int) -> FloatArray:
 
 def _reason(error: BaseException) -> str:
     """An Infeasible's reason for what TensorFlow raised; "lost" where a task is gone."""
-    import tensorflow as tf
-
     message = _text(error)
     if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
         return "memory"

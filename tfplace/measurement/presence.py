@@ -1,5 +1,6 @@
 """Whether a cluster's devices are here, so that placements can really run."""
 
+import graphs.late_tensorflow as tf
 from graphs.cluster import Cluster
 from graphs.clusters import named_clusters
 from graphs.clusters.discovery import gpu_split_bytes
@@ -34,7 +35,5 @@ def is_present(cluster: Cluster) -> bool:
 
 
 def _visible() -> set[tuple[str, int]]:
-    import tensorflow as tf
-
     gpus = tf.config.list_physical_devices("GPU")
     return {("CPU", 0), *(("GPU", index) for index in range(len(gpus)))}

@@ -46,6 +46,16 @@ class StepTrace:
     end_seconds: FloatArray
     is_transfer: np.ndarray
 
+    def seconds_of_ops(self) -> dict[tuple[str, str], float]:
+        """{(op, device): seconds of all its rows}; what moves a tensor is no op."""
+        durations = (self.end_seconds - self.start_seconds).tolist()
+        rows = zip(self.op_names, self.devices, durations, self.is_transfer, strict=True)
+        found: dict[tuple[str, str], float] = {}
+        for op, device, duration, is_transfer in rows:
+            if not is_transfer:
+                found[op, device] = found.get((op, device), 0.0) + duration
+        return found
+
 
 def parse_step_stats(step_stats: Message, device_names: Sequence[str]) -> StepTrace:
     """Rows of a StepStats proto, each run of an op once.
@@ -130,13 +140,10 @@ def _hardware_row(node: NodeDef, device: str, is_copy: bool) -> _Row:
     told = _OF_OP.fullmatch(node.node_name)
     op, kind = told.groups() if told else (node.node_name, "")
     of_no_op = kind in _TRANSFER_TYPES or kind[:6] in ("", "MEMCPY")
-    if is_copy and (of_no_op or not _stays_on_gpu(node)):
+    stays = _WITHIN_GPU.search(f"{node.node_name} {node.timeline_label}") is not None
+    if is_copy and (of_no_op or not stays):
         kind = "MEMCPY"
     return dataclasses.replace(row, op=op, type=kind)
-
-
-def _stays_on_gpu(node: NodeDef) -> bool:
-    return _WITHIN_GPU.search(f"{node.node_name} {node.timeline_label}") is not None
 
 
 def _row(node: NodeDef, device: str) -> _Row:

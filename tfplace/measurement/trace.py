@@ -88,12 +88,9 @@ def devices_used(traces: Sequence[StepTrace]) -> dict[str, DeviceUse]:
     seconds: dict[str, list[float]] = {}
     for trace in traces:
         of_step: dict[str, float] = {}
-        durations = (trace.end_seconds - trace.start_seconds).tolist()
-        rows = zip(trace.op_names, trace.devices, durations, trace.is_transfer, strict=True)
-        for op, device, duration, is_transfer in rows:
-            if not is_transfer:
-                ops.setdefault(device, set()).add(op)
-                of_step[device] = of_step.get(device, 0.0) + duration
+        for (op, device), duration in trace.seconds_of_ops().items():
+            ops.setdefault(device, set()).add(op)
+            of_step[device] = of_step.get(device, 0.0) + duration
         for device, total in of_step.items():
             seconds.setdefault(device, []).append(total)
     return {d: DeviceUse(len(ops[d]), float(np.median(seconds[d]))) for d in sorted(ops)}

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+import graphs.late_tensorflow as tf
 from graphs.host.own_network import from_this_host_only
 from graphs.host.parent import connect_to_parent
 from tfplace.measurement.allocator import Peaks, limit_cpu_memory, take_at_once
@@ -33,8 +34,6 @@ def main(argv: Sequence[str]) -> None:
     os.sched_setaffinity(0, {int(core)})
     # Of the environment, since a program that connects brings a configuration of its own.
     os.environ.update(TF_NUM_INTRAOP_THREADS="1", TF_NUM_INTEROP_THREADS=num_threads)
-    import tensorflow as tf
-
     if 0 < int(memory_bytes) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
         limit_cpu_memory(int(memory_bytes))
         take_at_once(int(memory_bytes))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.cluster import Cluster
 from graphs.clusters.this_host import memory_bytes, processor
 from graphs.flat_graph import FlatGraph
@@ -224,8 +225,6 @@ def _with_room(cluster: Cluster) -> Cluster:
 
 def _graph_parts(flat: FlatGraph) -> dict[str, str]:
     """What traced costs depend on, besides the device: the graph, its feeds, and TensorFlow."""
-    import tensorflow as tf
-
     digest = hashlib.sha256(flat.graph_def.SerializeToString(deterministic=True))
     digest.update(repr((tuple(flat.feeds), tuple(flat.fetches))).encode())
     build = tf.sysconfig.get_build_info()

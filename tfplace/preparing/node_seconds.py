@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from graphs.by_key import by_key
 from graphs.op_graph import FloatArray
 from graphs.protos import NodeDef
 from tfplace.measurement.step_stats import StepTrace
@@ -95,21 +96,7 @@ def _seconds_of_rows(traces: Sequence[StepTrace]) -> Mapping[tuple[str, str], fl
 
     An op that runs only in some steps (a summary, a branch) costs what it costs on average.
     """
-    seen: dict[tuple[str, str], list[float]] = {}
-    for trace in traces:
-        of_step: dict[tuple[str, str], float] = {}
-        rows = zip(
-            trace.op_names,
-            trace.devices,
-            (trace.end_seconds - trace.start_seconds).tolist(),
-            trace.is_transfer,
-            strict=True,
-        )
-        for op, device, seconds, is_transfer in rows:
-            if not is_transfer:
-                of_step[op, device] = of_step.get((op, device), 0.0) + seconds
-        for key, seconds in of_step.items():
-            seen.setdefault(key, []).append(seconds)
+    seen = by_key(each for trace in traces for each in trace.seconds_of_ops().items())
     return {key: float(np.median(each)) * len(each) / len(traces) for key, each in seen.items()}
 
 

@@ -294,14 +294,7 @@ def make_problem(
         graph = dataclasses.replace(graph, colocation_group=tied)
         problem = dataclasses.replace(problem, graph=graph)
     problem = on_taught_machine(problem, cluster)
-    require_possible(
-        problem.allowed(),
-        costs.op_seconds,
-        pinned,
-        graph.colocation_group,
-        names,
-        cluster.device_names,
-    )
+    require_possible(problem)
     return problem
 
 
@@ -344,9 +337,8 @@ def completed(wanted: IntArray, allowed: np.ndarray, colocation_group: IntArray)
 def places_of_shards(cluster: Cluster, num_shards: int) -> tuple[Place, ...]:
     """[M] host and device of each shard if they are dealt to the devices that compute, one by one.
 
-    Tensors go from one device to the next by that (rewrite/split/building/collectives.py). So
-    it is data
-    parallelism that decides which shards share a device, whatever the search finds later.
+    Tensors go from one device to the next by that (rewrite/split/building/collectives.py). So it is
+    data parallelism that decides which shards share a device, whatever the search finds later.
 
     Returns:
       Hosts, and devices of all hosts, numbered from 0 as the cluster has them.

@@ -47,10 +47,8 @@ def calibration_to_json(calibration: "Calibration", output: str) -> dict[str, Js
 def print_calibration(calibration: "Calibration", output: str, out: Console) -> None:
     """Prints devices, links, how well lines fit, and warnings."""
     cluster = calibration.cluster
-    dispatch, fetch = (
-        seconds_text(cluster.step_overhead_seconds),
-        seconds_text(cluster.fetch_seconds),
-    )
+    dispatch = seconds_text(cluster.step_overhead_seconds)
+    fetch = seconds_text(cluster.fetch_seconds)
     rows = [
         ("cluster", f"{cluster.origin}, measured in {calibration.seconds:.0f} s"),
         ("step", f"{dispatch} of dispatch, and {fetch} for each fetched tensor"),

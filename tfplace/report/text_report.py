@@ -81,13 +81,8 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
     model, search, costs = report.model, report.search, report.costs
     yield "model", f"{model['path']} ({model['kind']}), {counted(model['num_ops'], 'op')}"
     yield "run", model["step_origin"]
-    for name, key in (
-        ("guessed", "guessed"),
-        ("matched", "matched"),
-        ("unit", "units"),
-        ("opened", "opened"),
-    ):
-        yield from ((name, sentence) for sentence in model.get(key, ()))
+    for key in ("guessed", "matched", "units", "opened"):
+        yield from ((key.removesuffix("s"), sentence) for sentence in model.get(key, ()))
     if sentence := left_out_sentence(model.get("left_out_of_runs", {})):
         yield "runs", sentence
     if report.split is not None:

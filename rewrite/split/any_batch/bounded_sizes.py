@@ -30,12 +30,7 @@ _SHAPE_INPUT = {"AvgPool3DGrad": 0, "AvgPoolGrad": 0, "BroadcastTo": 1, "Conv2DB
                 "Conv3DBackpropInputV2": 0, "DepthwiseConv2dNativeBackpropInput": 0, "Fill": 0,
                 "Reshape": 1, "ScatterNd": 2, "Slice": 2, "StridedSliceGrad": 0}  # fmt: skip
 """{op: the input that says its output's whole shape, whatever the shapes of all others}."""
-_SHAPED_AS_FIRST = frozenset(
-    """
-    MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 TensorScatterAdd TensorScatterMax TensorScatterMin
-    TensorScatterSub TensorScatterUpdate
-    """.split()
-)
+_SHAPED_AS_FIRST = op_types.listed("as_first")
 
 
 def of_bounded_sizes(first: Decisions, second: Decisions) -> set[str]:

@@ -5,6 +5,7 @@ drops that too, as soon as one comes that is a single step long, and from there 
 it was when the step was decided. So nobody is told the shape of what it makes.
 """
 
+import copy
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 
@@ -41,8 +42,7 @@ def forgetting_ranks(flat: FlatGraph, unsure: Collection[str]) -> FlatGraph:
     """The step for whoever decides: a Squeeze of these is an op that makes any shape."""
     if not unsure:
         return flat
-    graph_def = type(flat.graph_def)()
-    graph_def.CopyFrom(flat.graph_def)
+    graph_def = copy.deepcopy(flat.graph_def)
     for node in graph_def.node:
         if node.name in unsure and _names_no_axes(node):
             dtype = node.attr["T"].type

@@ -10,6 +10,7 @@ from graphs.building.shapes import TensorProperties, infer_known
 from graphs.by_key import by_key
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
+from graphs.loading.feed_shapes import write_shapes
 from graphs.protos import Shape
 from rewrite.split.constant_folding import KnownValues
 
@@ -67,8 +68,6 @@ class OpenStep:
 
     def fed(self, sizes: Mapping[Place, int], batch: int = 0) -> "OpenStep | None":
         """The step with these sizes, and another batch; None where it does not run so."""
-        from graphs.loading.feed_shapes import write_shapes
-
         feeds = []
         for spec in self.flat.feeds:
             shape = tuple(sizes.get((spec.tensor, a), n) for a, n in enumerate(spec.shape or ()))

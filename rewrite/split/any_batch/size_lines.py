@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
+from graphs import op_types
 from graphs.building.known_tensors import Known, constant_node
 from graphs.building.op_outputs import attr_of
 from graphs.building.same_shapes import bare
@@ -27,12 +29,7 @@ _SIZES = (*range(2, 70), *(2**power for power in range(7, 31)))
 _COMPARED = frozenset("Equal Greater GreaterEqual Less LessEqual Maximum Minimum NotEqual".split())
 _DIVIDED = frozenset("Div FloorDiv FloorMod Mod RealDiv TruncateDiv TruncateMod".split())
 _SELECTED = frozenset({"Select", "SelectV2"})
-_STRAIGHT = frozenset(
-    """
-    Add AddN AddV2 Cast CheckNumerics Identity Neg OnesLike PreventGradient Snapshot StopGradient
-    Sub ZerosLike
-    """.split()
-)
+_STRAIGHT = op_types.listed("straight")
 """Elementwise ops that make straight lines of straight lines."""
 _MOVED = {
     **dict.fromkeys("Identity Pack Squeeze Unpack".split(), ()),
@@ -221,8 +218,6 @@ def _compared_or_divided(node: NodeDef, first: Line, second: Line) -> np.ndarray
 
 def _is_cut_off(node: NodeDef) -> bool:
     """Whether a Cast makes whole numbers of others."""
-    import tensorflow as tf
-
     if node.op != "Cast":
         return False
     source, target = (tf.as_dtype(attr_of(node, name).type) for name in ("SrcT", "DstT"))

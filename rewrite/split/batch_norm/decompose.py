@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.building.op_outputs import attr_of
 from graphs.building.shapes import TensorProperties, num_elements
 from graphs.flat_graph import FlatGraph
@@ -189,8 +190,6 @@ def forward(
       What takes the place of its outputs: y, mean and variance to run on with, what the gradient
       reads (mean and variance), and what nobody reads any more.
     """
-    import tensorflow as tf
-
     axes, wide = _axes(attrs), tf.cast(x, tf.float32)
     mean = tf.reduce_mean(wide, axes, name="mean")
     apart = tf.math.squared_difference(wide, _spread(attrs, mean))
@@ -204,8 +203,6 @@ def _running(
     attrs: Attributes, x: Tensor, old: Sequence[Tensor], mean: Tensor, variance: Tensor
 ) -> list[Tensor]:
     """Mean and variance to run on with: (1 - f) * old + f * (mean, variance * n / (n - 1))."""
-    import tensorflow as tf
-
     n, one = _count(attrs, x), tf.constant(1, tf.float32)
     unbiased = variance * (n / tf.maximum(n - one, one, name="divisor"))
     factor = attrs["exponential_avg_factor"]
@@ -219,8 +216,6 @@ def backward(
     attrs: Attributes, d_y: Tensor, x: Tensor, scale: Tensor, mean: Tensor, variance: Tensor
 ) -> list[Tensor]:
     """What takes the place of outputs 0 to 2 of a FusedBatchNormGrad*: d_x, d_scale, d_offset."""
-    import tensorflow as tf
-
     r = tf.math.rsqrt(variance + attrs["epsilon"])
     slope = scale * r  # what d_y is multiplied with
     n, axes, dtype = _count(attrs, x), _axes(attrs), x.dtype
@@ -243,8 +238,6 @@ def _fused_backward(
     The gradient for given statistics is scale * r * d_y, d_scale and d_offset; what is missing,
     -slope / n * (d_offset + (x - mean) * r * d_scale), is a normalisation of x.
     """
-    import tensorflow as tf
-
     d_x, d_scale, d_offset, *_ = tf.raw_ops.FusedBatchNormGradV3(
         y_backprop=d_y, x=x, scale=scale, reserve_space_1=given[0], reserve_space_2=given[1],
         reserve_space_3=given[1], **_of_given(attrs),
@@ -262,8 +255,6 @@ def _of_given(attrs: Attributes) -> dict[str, object]:
 
 def _normalised(attrs: Attributes, x: Tensor, *others: Tensor) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, by the fused kernel."""
-    import tensorflow as tf
-
     inputs = dict(zip(("scale", "offset", "mean", "variance"), others, strict=True))
     return tf.raw_ops.FusedBatchNormV3(x=x, **inputs, **_of_given(attrs))[0]
 
@@ -280,8 +271,6 @@ def _axes(attrs: Attributes) -> list[int]:
 
 def _spread(attrs: Attributes, vector: Tensor) -> Tensor:
     """A number for each channel, so that it is broadcast over images."""
-    import tensorflow as tf
-
     if channel_axis(attrs) != 1:
         return vector
     return tf.reshape(vector, [1, *vector.shape, *[1] * (len(attrs["data_format"]) - 2)])
@@ -289,8 +278,6 @@ def _spread(attrs: Attributes, vector: Tensor) -> Tensor:
 
 def _count(attrs: Attributes, x: Tensor) -> Tensor:
     """n: how many elements there are per channel, counted when it runs."""
-    import tensorflow as tf
-
     channels = x.shape[channel_axis(attrs)]
     size = tf.raw_ops.Size(input=x, out_type=tf.int64)  # tf.size would be a constant
     return tf.cast(size, tf.float32) / tf.constant(channels, tf.float32, name="channels")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.protos import DType, NodeDef, attribute
 from rewrite.split.building.shard_shapes import (
     NUMBERS,
@@ -47,8 +48,6 @@ class OpenFunctionShapes:
 
     def _element_shape(self, node: NodeDef, name: str, part: str, state: Sharded) -> str:
         """The list itself may say -1 for the batch, which is replaced by what it is."""
-        import tensorflow as tf
-
         writer, number = self._writer, attribute(node, "shape_type").type
         own = writer.node(node.op, writer.free_name(f"{name}/part"), [part], shape_type=number)
         rank = writer.op("Size", f"{name}/rank", [f"{own.name}:0"], T=number, out_type=np.int32)

@@ -1,5 +1,6 @@
 """Makes the functions that the copies of loops, conditionals and calls run, one for each shard."""
 
+import copy
 from collections.abc import Collection
 
 from graphs import op_types
@@ -145,8 +146,7 @@ class ShardFunctions:
 
 def _alone(node: NodeDef) -> NodeDef:
     """An op of a function in which none has an effect, so that none has to wait for another."""
-    new = type(node)()
-    new.CopyFrom(node)
+    new = copy.deepcopy(node)
     new.input[:] = data_inputs(node)
     new.device = ""
     new.attr.pop("_class", None)

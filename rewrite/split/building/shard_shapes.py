@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.protos import DType, NodeDef, Shape
 from rewrite.split.any_batch.input_assertions import assertion
 from rewrite.split.node_writer import NodeWriter
@@ -406,8 +407,6 @@ def elements_per_entry(value: np.ndarray, entries: Mapping[int, Sharded]) -> np.
 
 def share_of(size: int, batch: int, dtype: str) -> np.ndarray:
     """n_m / B, a scalar."""
-    import tensorflow as tf
-
     return np.array(size / batch).astype(tf.as_dtype(dtype).as_numpy_dtype)
 
 

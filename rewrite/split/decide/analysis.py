@@ -1,8 +1,10 @@
 """Asks the rules for every op of a graph: of a step's, or of a function's that it runs."""
 
+import copy
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
 
+from graphs import op_types
 from graphs.building.frames import depth_in_conditionals
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import CUT
@@ -34,18 +36,8 @@ MISREAD = "TensorFlow's graph optimizer would read the first part in place of ea
 ArgMax(Sigmoid(x)) into ArgMax(x), and forgets on the way which output of its op x is
 (`OptimizeMaxOrMinOfMonotonicStage` of TensorFlow 2.21): of the parts that one SplitV makes, all
 become the first. So such a Max stays whole."""
-_EXTREMES = frozenset(
-    """
-    ArgMax ArgMin Max MaxPool MaxPool3D MaxPoolV2 MaxPoolWithArgmax Min UnsortedSegmentMax
-    UnsortedSegmentMin
-    """.split()
-)
-_MONOTONIC = frozenset(
-    """
-    Acos Acosh Asin Asinh Atan Atanh Ceil Elu Erf Erfc Exp Expm1 Floor Log Log1p Neg Relu Relu6 Rint
-    Rsqrt Selu Sigmoid Sign Sinh Softplus Softsign Sqrt Tanh
-    """.split()
-)
+_EXTREMES = op_types.listed("extremes")
+_MONOTONIC = op_types.listed("monotonic")
 _PASSING = frozenset("Identity IdentityN PreventGradient StopGradient".split())
 LEFT_WHOLE = "its weights would take longer to send than what it reads and makes of the batch"
 """Why an op is whole that was asked to be, though it could be split."""
@@ -222,8 +214,7 @@ class Analysis:
 
 def _pieces_of(node: NodeDef, state: Sharded, count: int) -> Split:
     """A variable in pieces of one size, each of which is one."""
-    shape = type(node.attr["shape"])()
-    shape.CopyFrom(node.attr["shape"])
+    shape = copy.deepcopy(node.attr["shape"])
     shape.shape.dim[state.axis].size = state.size(count) // count
     cut = type(node.attr["shape"])()
     cut.list.i.extend([state.axis, state.outer])

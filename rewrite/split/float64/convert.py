@@ -7,6 +7,7 @@ local response normalisation, which have float32 kernels alone, are written out:
 with TensorFlow, as the ops that they trace to.
 """
 
+import copy
 import dataclasses
 import zlib
 from collections import Counter
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.building.op_outputs import argument_types, attr_of, op_definition, output_names
 from graphs.function_library import library_of, named_functions
 from graphs.protos import GraphDef, Library, NodeDef, Operation, Tensor, TensorShape
@@ -45,8 +47,7 @@ class Traced:
 
         copies = []
         for op in self.ops:
-            node = type(op.node_def)()
-            node.CopyFrom(op.node_def)
+            node = copy.deepcopy(op.node_def)
             node.name = name_of(node.name)
             node.attr.pop("_class", None)
             node.input[:] = [renamed(name) for name in node.input]
@@ -69,8 +70,6 @@ def traced(
       formula: from its attributes and tensors to tensors.
       inputs: the dtype and the shape, which may be None, of each tensor.
     """
-    import tensorflow as tf
-
     attrs = attributes(node)
     key = formula, repr(sorted(attrs.items())), tuple(inputs)
     if key not in _TRACED:
@@ -171,8 +170,7 @@ class _Body:
             return type(node)(name=node.name, op="IdentityN", input=node.input), []
         wide = None if node.op == "Bitcast" else widened(node, self._after)
         if wide is None:
-            wide = type(node)()
-            wide.CopyFrom(node)
+            wide = copy.deepcopy(node)
             fill_in_types(wide, self._after)
         wide.device = ""  # it may be one of a cluster that is not here
         if is_random(node.op):
@@ -223,8 +221,6 @@ class _Body:
                 node.attr[name].i = 1 + zlib.crc32(f"{self._function}/{node.name}".encode())
 
     def _widen_value(self, node: NodeDef) -> None:
-        import tensorflow as tf
-
         tensor = node.attr["value"].tensor
         if node.attr["dtype"].type == tensor.dtype:
             return
@@ -258,8 +254,6 @@ def written_out(node: NodeDef, inputs: Sequence[str]) -> list[NodeDef]:
       node: the op as it came.
       inputs: what it reads, floats in float64; control inputs last.
     """
-    import tensorflow as tf
-
     data = [name for name in inputs if not name.startswith("^")]
     controls = [name for name in inputs if name.startswith("^")]
     formula = traced(node, FORMULAS[node.op], [("float64", None)] * len(data))
@@ -276,8 +270,6 @@ def _norm(
     attrs: Attributes, x: Tensor, scale: Tensor, offset: Tensor, *old: Tensor
 ) -> list[Tensor]:
     """FusedBatchNorm*: (x - mean) / sqrt(variance + epsilon) * scale + offset."""
-    import tensorflow as tf
-
     x, back, axes = _channels_last(attrs, x)
     mean, variance = old
     running = list(old)
@@ -306,8 +298,6 @@ def _norm_gradient(
     *_: Tensor,
 ) -> list[Tensor]:
     """FusedBatchNormGrad*, by the chain rule from `_norm`."""
-    import tensorflow as tf
-
     d_y = _channels_last(attrs, d_y)[0]
     x, back, axes = _channels_last(attrs, x)
     root = tf.math.rsqrt(variance + attrs["epsilon"])
@@ -325,8 +315,6 @@ def _channels_last(
     attrs: Attributes, x: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], Tensor], list[int]]:
     """The images with their channels last, what turns them back, and all other axes."""
-    import tensorflow as tf
-
     layout = attrs["data_format"]
     axes = list(range(len(layout) - 1))
     if not layout.startswith(b"NC"):
@@ -338,8 +326,6 @@ def _channels_last(
 
 def _response(attrs: Attributes, x: Tensor) -> list[Tensor]:
     """LRN: x / (bias + alpha * sum of squares over neighbouring channels) ** beta."""
-    import tensorflow as tf
-
     radius = attrs["depth_radius"]
     padded = tf.pad(tf.square(x), [[0, 0], [0, 0], [0, 0], [radius, radius]])
     depth = tf.shape(x)[3]
@@ -349,8 +335,6 @@ def _response(attrs: Attributes, x: Tensor) -> list[Tensor]:
 
 def _response_gradient(attrs: Attributes, d_y: Tensor, x: Tensor, _: Tensor) -> list[Tensor]:
     """LRNGrad."""
-    import tensorflow as tf
-
     return [tf.gradients(_response(attrs, x)[0], x, d_y)[0]]
 
 

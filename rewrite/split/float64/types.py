@@ -1,5 +1,6 @@
 """Ops in float64 instead of float32 and narrower: which have a kernel for it, and what it makes."""
 
+import copy
 import functools
 import re
 from collections.abc import Mapping
@@ -52,8 +53,7 @@ def widened(node: NodeDef, library: Library | None = None) -> NodeDef | None:
       node: any; its name and inputs are kept. A constant keeps its value's own type.
       library: functions that have float64 arguments, too, and may be called by name.
     """
-    wide = type(node)()
-    wide.CopyFrom(node)
+    wide = copy.deepcopy(node)
     fill_in_types(wide, library or {})
     widen_types(wide)
     if node.op in (library or {}) or wide == node:

@@ -13,6 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+import graphs.late_tensorflow as tf
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.host.time_limit import require_time
@@ -209,8 +210,6 @@ _ADDS = frozenset({"BiasAdd", "Add", "AddV2", "Identity"})
 
 def _groups(flat: FlatGraph, properties: TensorProperties) -> list[Together]:
     """The variables that may be cut, those that are read first first."""
-    import tensorflow as tf
-
     fetched = {op_of(fetch) for fetch in flat.fetches if ":" in fetch}
     variables = {node.name: node for node in flat.graph_def.node if node.op == "VarHandleOp"}
     times = Counter(map(variable_of_handle, variables.values()))

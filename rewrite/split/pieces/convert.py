@@ -7,9 +7,11 @@ begins by putting into pieces what is whole, as after loading or after a checkpo
 whatever else reads the weight makes it whole first.
 """
 
+import copy
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import graphs.late_tensorflow as tf
 from graphs.function_library import (
     CONVERTS_WEIGHTS,
     library_of,
@@ -157,16 +159,12 @@ def _join(variable: CutVariable, own: Tensor) -> Tensor:
 
 def _pieces(variable: CutVariable) -> list[Tensor]:
     """The pieces' handles, made where they are needed: a step that needs none sends nothing."""
-    import tensorflow as tf
-
     known = {"dtype": variable.dtype, "shape": variable.part_shape}
     return [tf.raw_ops.VarHandleOp(shared_name=name, **known) for name in variable.names]
 
 
 def _moved(before: Sequence[Tensor], after: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
     """Gives variables values that others had, and takes them from these: nothing is ever lost."""
-    import tensorflow as tf
-
     with tf.control_dependencies([_assign(h, v) for h, v in zip(after, values, strict=True)]):
         for handle in before:
             # TensorFlow must not know the shape: it is not the variable's.
@@ -181,8 +179,6 @@ def _traced(
     name: str,
     taken: Collection[str],
 ) -> list[FunctionDef]:
-    import tensorflow as tf
-
     def body(*handles: Tensor) -> None:
         is_whole = [_size(own) > 0 for own in handles]
         is_wanted = is_whole if act is _cut else [tf.logical_not(each) for each in is_whole]
@@ -205,32 +201,23 @@ def _traced(
         names.add(new.setdefault(function.signature.name, free_name(name, names)))
     result = []
     for function in functions:
-        own = type(function)()
-        own.CopyFrom(function)
+        own = copy.deepcopy(function)
         _rename(own, new)
         result.append(own)
     return result
 
 
 def _nothing() -> Tensor:
-    import tensorflow as tf
-
     return tf.constant(False)
 
 
 def _size(handle: Tensor) -> Tensor:
-    import tensorflow as tf
-
     return tf.reduce_prod(tf.raw_ops.VariableShape(input=handle))
 
 
 def _read(handle: Tensor, dtype: DType) -> Tensor:
-    import tensorflow as tf
-
     return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
 
 
 def _assign(handle: Tensor, value: Tensor) -> Operation:
-    import tensorflow as tf
-
     return tf.raw_ops.AssignVariableOp(resource=handle, value=value)

@@ -9,6 +9,7 @@ import copy
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+import graphs.late_tensorflow as tf
 from graphs.building.known_tensors import constant_node
 from graphs.building.op_outputs import attr_of
 from graphs.flat_graph import FlatGraph
@@ -140,8 +141,6 @@ def _small(flat: FlatGraph) -> set[Variable]:
 
 
 def _is_small(handle: NodeDef) -> bool:
-    import tensorflow as tf
-
     shape = [dim.size for dim in handle.attr["shape"].shape.dim]
     is_known = not handle.attr["shape"].shape.unknown_rank and min(shape, default=0) >= 0
     size = tf.as_dtype(handle.attr["dtype"].type).size
@@ -151,7 +150,6 @@ def _is_small(handle: NodeDef) -> bool:
 def _of_read(node: NodeDef, taken: set[str]) -> list[NodeDef]:
     """A read, an axis and a gather in place of one gather of a variable."""
     import numpy as np
-    import tensorflow as tf
 
     def made(op: str, name: str, inputs: list[str]) -> NodeDef:
         return type(node)(op=op, name=free_name(name, taken), device=node.device, input=inputs)

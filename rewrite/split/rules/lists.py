@@ -5,6 +5,7 @@ noted in `elements`. A list of which nothing is cut stays one whole list. An Opt
 a list of one element at most, which is there from the start.
 """
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 
@@ -119,8 +120,7 @@ def _value(view: OpView, elements: ListElements, root: str) -> Answer:
     [given] = view.states
     if not isinstance(given, Optioned) or given.held is None or len(view.output_shapes) > 1:
         return _BY_BRANCH
-    attr = type(view.attr("output_shapes"))()
-    attr.CopyFrom(view.attr("output_shapes"))
+    attr = copy.deepcopy(view.attr("output_shapes"))
     [shape] = attr.list.shape
     if isinstance(given.held, Sharded) and not shape.unknown_rank:
         shape.dim[given.held.axis].size = -1

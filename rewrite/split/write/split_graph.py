@@ -165,8 +165,7 @@ def _moved(originals: Nodes, flat: FlatGraph, made: Nodes, fetched: Collection[s
 
 def _bare(node: NodeDef) -> NodeDef:
     """The op without what only says what TensorFlow infers."""
-    bare = type(node)()
-    bare.CopyFrom(node)
+    bare = copy.deepcopy(node)
     bare.attr.pop("_output_shapes", None)
     return bare
 

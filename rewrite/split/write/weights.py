@@ -1,5 +1,6 @@
 """What reads a weight beside the step that has it in pieces: it makes the weight whole first."""
 
+import copy
 from collections.abc import Collection, Mapping, Sequence
 
 from graphs.flat_graph import FlatGraph, Origin
@@ -87,8 +88,7 @@ def without_pieces(graph_def: GraphDef) -> GraphDef:
     """The graph itself, or a new one without what puts weights into pieces and makes them whole."""
     if not any(CONVERTS_WEIGHTS in node.attr for _, nodes in bodies(graph_def) for node in nodes):
         return graph_def
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy.deepcopy(graph_def)
     own = (INTO_PIECES, MAKE_WHOLE)
     kept = [f for f in result.library.function if not f.signature.name.startswith(own)]
     del result.library.function[:]

@@ -13,7 +13,7 @@ from tfplace.choosing.forward_model import ForwardModel
 from tfplace.choosing.real_runs.plan import Runs
 from tfplace.interruption import Interrupted
 from tfplace.measurement.held_runs import HeldRuns
-from tfplace.measurement.run_measurement import Timings, held_runs, measure_variants
+from tfplace.measurement.run_measurement import held_runs, measure_variants
 from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
@@ -78,7 +78,8 @@ class RealRuns:
         run, cluster = self._prepared.training_run(), self._prepared.cluster
         results = measure_variants(variants, run, cluster, self._limits(plans), held=self.held)
         self._known |= {plan.key for plan in plans}
-        runs = [_runs_of(results[name]) for name in variants]
+        found = [results[name] for name in variants]
+        runs = [each if isinstance(each, Infeasible) else each.step_seconds for each in found]
         self._learn(time.monotonic() - began, num_new, plans, runs)
         return runs
 
@@ -131,10 +132,6 @@ class RealRuns:
             stepped = sum(float(np.sum(each)) for _, each in ran)
             if num_new:
                 self._prepare_seconds = max(seconds - stepped, 0.0) / num_new
-
-
-def _runs_of(result: Timings | Infeasible) -> np.ndarray | Infeasible:
-    return result if isinstance(result, Infeasible) else result.step_seconds
 
 
 def child_for(prepared: PreparedModel, seconds: float) -> HeldRuns:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.cluster import Cluster, Interval
 from graphs.clusters.cluster_file import cluster_to_json, read_cluster
 from graphs.errors import ClusterError, OutputError
@@ -146,8 +147,6 @@ def _readable(path: Path) -> Cluster | None:
 
 def _file_name(cluster: Cluster) -> str:
     """Of what this cluster is on this machine."""
-    import tensorflow as tf
-
     about = {
         "version": VERSION,
         "cluster": cluster_to_json(cluster),

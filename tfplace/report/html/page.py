@@ -56,7 +56,9 @@ def html_report(report: Report, explained: Explained) -> str:
         waiting_bars(explained),
         timeline(explained),
         memory_charts(explained),
-        hot_spots(explained),
+        _heaviest(explained),
+        _transfers(explained),
+        _on_cpu(explained),
         _search(report),
         _sources(report),
         _command(report),
@@ -227,11 +229,6 @@ REASONS = {
 }
 
 
-def hot_spots(explained: Explained) -> str:
-    """The sections of the heaviest ops, the largest transfers, and the ops on the CPU."""
-    return "\n".join((_heaviest(explained), _transfers(explained), _on_cpu(explained)))
-
-
 def _heaviest(explained: Explained) -> str:
     schedule, graph = explained.schedule, explained.problem.graph
     takes = schedule.op_end - schedule.op_start
@@ -256,10 +253,8 @@ def _heaviest(explained: Explained) -> str:
 
 
 def _transfers(explained: Explained) -> str:
-    moved, queued = (
-        explained.schedule.transfers,
-        queued_seconds(explained.problem, explained.schedule),
-    )
+    moved = explained.schedule.transfers
+    queued = queued_seconds(explained.problem, explained.schedule)
     rows = [
         (name(tensor_name(explained.problem, moved.tensor[i])), _device(explained, moved.source[i]),
          _device(explained, moved.target[i]), bytes_text(moved.bytes[i]),

@@ -9,6 +9,7 @@ import math
 import sys
 import time
 
+import graphs.late_tensorflow as tf
 from graphs.errors import TfplaceError
 from graphs.host.op_libraries import load_named_op_libraries
 from graphs.problem import Measurement
@@ -59,17 +60,11 @@ def run_cell(request: JsonObject) -> dict[str, Json]:
     }
 
 
-def _limit_tensorflow(num_threads: int) -> None:
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-
-
 def main() -> None:
     """Reads the request, prints the row, or why there is none as the last line of stderr."""
     request = json.loads(sys.argv[1])
-    _limit_tensorflow(request["num_threads"])
+    tf.config.threading.set_intra_op_parallelism_threads(request["num_threads"])
+    tf.config.threading.set_inter_op_parallelism_threads(1)
     load_named_op_libraries()
     try:
         row = run_cell(request)

@@ -1,5 +1,6 @@
 """An op whole and in parts, as ops of a graph that a child process runs; it is all TensorFlow."""
 
+import copy
 import dataclasses
 from collections.abc import Sequence
 
@@ -58,8 +59,7 @@ class CaseGraph:
             self.parts.append([self._fetched(name, i, size, self.copies) for i in range(count)])
 
     def _op(self, node: NodeDef, name: str, inputs: Sequence[str]) -> NodeDef:
-        new = v1.NodeDef()
-        new.CopyFrom(node)
+        new = copy.deepcopy(node)
         new.name = f"{self._scope}/{name}"
         new.input.extend(inputs)
         return new
@@ -178,8 +178,7 @@ def _computing(case: OpCase) -> tuple[NodeDef, NodeDef]:
 
 def _with_types(node: NodeDef) -> NodeDef:
     """A copy of an op that says the types, too, that it has by default."""
-    own = v1.NodeDef()
-    own.CopyFrom(node)
+    own = copy.deepcopy(node)
     fill_in_types(own, {})
     return own
 

@@ -11,7 +11,7 @@ import zlib
 
 import numpy as np
 
-from graphs.op_types import POLYNOMIAL
+from graphs.op_types import POLYNOMIAL, listed
 from graphs.protos import DType, attribute
 from rewrite.split.decision import GRADIENTS, NORMS
 from rewrite.split.prove.ops.op_case import CaseInput, OpCase
@@ -25,11 +25,7 @@ _MOST_WHOLE = 1 << 10
 _BOOL = 10  # tensorflow.DataType
 _PERIOD = 1_000_003
 """Random numbers repeat after that many: a prime, so that no row or part is like another one."""
-_POSITIVE = frozenset(
-    "Log Log1p Sqrt Rsqrt SqrtGrad RsqrtGrad Pow Lgamma Digamma Xlogy Xlog1py Asin Acos "
-    "Atanh Erfinv Reciprocal Inv RealDiv Div DivNoNan Xdivy Spence BesselK0 BesselK0e BesselK1 "
-    "BesselK1e BesselY0 BesselY1 Expint Ndtri Betainc Igamma Igammac IgammaGradA".split()
-)
+_POSITIVE = listed("of_positive")
 _ABOVE_ONE = frozenset({"Acosh", "Zeta"})
 _PRODUCTS = frozenset({"Prod", "Cumprod", "UnsortedSegmentProd"})
 _EXTREMES = frozenset({"Max", "Min", "UnsortedSegmentMax", "UnsortedSegmentMin"})

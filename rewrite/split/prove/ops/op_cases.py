@@ -7,6 +7,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import named_functions
@@ -109,8 +110,6 @@ def _inputs(
 
 def _handle(flat: FlatGraph, name: str, state: State) -> CaseInput:
     """The variable behind a handle; no shape where there is none."""
-    import tensorflow as tf
-
     producer = flat.nodes[parse_input(source_of(name, flat.nodes, op_types.HANDLE)).op]
     if producer.op != "VarHandleOp":
         return CaseInput(None, "resource", state)
@@ -122,8 +121,6 @@ def list_input(
     facts: TensorFacts, node: NodeDef, tensor: str, state: State, sizes: Sequence[int]
 ) -> CaseInput:
     """A list that an op reads; of unknown shape where nothing says what its elements are."""
-    import tensorflow as tf
-
     element = facts.elements.get(tensor, Element())
     shape = element.shape
     if shape is None:

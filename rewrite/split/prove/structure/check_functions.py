@@ -6,10 +6,12 @@ body is given and what it hands on are cut alike, so what holds before an iterat
 and its condition, which reads nothing but whole tensors, ends all shards' loops after the same one.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, op_of, tensor_of
@@ -200,8 +202,6 @@ class FunctionReading(Reading):
 
     def _of_elements(self, node: NodeDef, of: Meaning) -> np.ndarray:
         """What a list of parts says of the shape of its elements."""
-        import tensorflow as tf
-
         known = self.facts.elements.get(of.tensor)
         shape = None if known is None else known.shape
         element = of.state.element if isinstance(of.state, Listed) else None
@@ -234,8 +234,7 @@ class FunctionReading(Reading):
 
 def _alone(node: NodeDef) -> NodeDef:
     """An op of a function as a shard's has to have it: it waits for nothing but what it reads."""
-    new = type(node)()
-    new.CopyFrom(node)
+    new = copy.deepcopy(node)
     new.input[:] = data_inputs(node)
     new.attr.pop("_class", None)
     return new
@@ -258,8 +257,7 @@ def _main_form(
             named[f"{node.name}:{output}"] = tensor
     nodes = {}
     for node in function.node_def:
-        new = nodes[node.name] = type(node)()
-        new.CopyFrom(node)
+        new = nodes[node.name] = copy.deepcopy(node)
         new.input[:] = [name if name.startswith("^") else named[name] for name in node.input]
     if len(nodes) < len(function.node_def):
         raise RewriteError("reading a shard's function: two of its ops have one name")

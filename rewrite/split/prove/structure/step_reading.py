@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+import graphs.late_tensorflow as tf
 from graphs.building.op_outputs import argument_types
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import CONVERTS_WEIGHTS
@@ -161,8 +162,6 @@ class Reading:
         return self.reader.read(node, inputs)
 
     def _asked(self, node: NodeDef, inputs: Sequence[Value]) -> Iterator[np.ndarray]:
-        import tensorflow as tf
-
         if set(node.attr) != ({"T"} if node.op == "Rank" else {"T", "out_type"}):
             raise RewriteError(f"reading {node.name!r} of {self.where}: its attributes are wrong")
         number = tf.int32 if node.op == "Rank" else tf.as_dtype(attribute(node, "out_type").type)
@@ -180,8 +179,6 @@ class Reading:
             yield np.array(said, number.as_numpy_dtype)
 
     def _whole(self, tensor: str) -> Whole:
-        import tensorflow as tf
-
         dtype = tf.as_dtype(self.facts.dtype(tensor))
         return Whole(self.facts.shape(tensor), dtype.as_datatype_enum)
 
@@ -208,8 +205,6 @@ _KNOWN_ATTRS = frozenset(
 
 def numbers(node: NodeDef, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Outputs of an op of `NUMBER_OPS`; RewriteError: none, or an attribute or input is unfit."""
-    import tensorflow as tf
-
     if node.op not in NUMBER_OPS or not set(node.attr) <= _KNOWN_ATTRS:
         raise RewriteError(f"reading {node.name!r}: a {node.op} with these attributes has no place")
     if node.op == "Const":

@@ -5,6 +5,7 @@ ends backwards, side by side in both graphs: the same ops, maybe by other names,
 same. What is fed has to be the same, too.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 
 from graphs.building.op_outputs import op_definition
@@ -15,7 +16,7 @@ from graphs.protos import GraphDef, Library, NodeDef, ObjectGraph, SignatureDef,
 from graphs.source_model import SourceModel
 from rewrite import written_signature
 from rewrite.compare_graphs import same_content, same_message
-from rewrite.model_builder import given_graph
+from rewrite.model_builder import own_graph
 from rewrite.pass_base import RewriteError
 from rewrite.split.prove.written.prove_written import OneToOne, PairedGraphs
 from rewrite.split.write.split_graph import rename_tensors
@@ -31,7 +32,7 @@ def prove_others(given: SourceModel, split: SourceModel) -> None:
     Raises:
       RewriteError: another signature, the unsplit step or an initialiser is something else.
     """
-    own, there = _graph(given), without_pieces(_graph(split))
+    own, there = own_graph(given), without_pieces(own_graph(split))
     before, after = given.meta_graph_def, split.meta_graph_def
     name, added, functions = written_signature.run_name(given), "", {}
     if written_signature.has_own(given):
@@ -56,10 +57,6 @@ def prove_others(given: SourceModel, split: SourceModel) -> None:
     _same_signatures(paired, before.signature_def, after.signature_def, name, added)
     if before.HasField("object_graph_def"):
         _same_objects(before.object_graph_def, after.object_graph_def, name, added, functions)
-
-
-def _graph(source: SourceModel) -> GraphDef:
-    return source.meta_graph_def.graph_def if source.saved_model_dir else given_graph(source)
 
 
 def _other_function(
@@ -107,8 +104,7 @@ class _Ends:
 
     def __init__(self, signature: SignatureDef) -> None:
         self.names: list[str] = []
-        self.bare = type(signature)()
-        self.bare.CopyFrom(signature)
+        self.bare = copy.deepcopy(signature)
         for infos in (self.bare.inputs, self.bare.outputs):
             for key in sorted(infos):
                 rename_tensors(infos[key], self._taken)
@@ -122,8 +118,7 @@ def _same_objects(
     before: ObjectGraph, after: ObjectGraph, name: str, added: str, functions: Mapping[str, str]
 ) -> None:
     """Compares what TensorFlow 2 loads: the unsplit step is one signature more."""
-    wanted = type(before)()
-    wanted.CopyFrom(before)
+    wanted = copy.deepcopy(before)
     for own, whole in functions.items():
         wanted.concrete_functions[whole].CopyFrom(before.concrete_functions[own])
         signatures = written_signature.signature_map(wanted)
@@ -173,8 +168,7 @@ def _is_same(node: NodeDef, other: NodeDef, functions: Mapping[str, str]) -> boo
     """Whether nodes do the same with what they read."""
     if _is_same_but_for_calls(node, other):
         return True
-    own = type(node)()
-    own.CopyFrom(node)
+    own = copy.deepcopy(node)
     return rename_references(own, functions) and _is_same_but_for_calls(own, other)
 
 
@@ -191,8 +185,7 @@ def _require_functions(given: Library, written: Library, functions: Mapping[str,
     """All functions are there; what called the one that is split calls the unsplit one."""
     for name, function in given.items():
         there = functions.get(name, name)
-        wanted = type(function)()
-        wanted.CopyFrom(function)
+        wanted = copy.deepcopy(function)
         wanted.signature.name = there
         for node in wanted.node_def:
             rename_references(node, functions)

@@ -5,11 +5,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from graphs.function_library import bodies
+import graphs.late_tensorflow as tf
 from graphs.loading.runnable_copy import write_beside, write_without_effects
 from graphs.loading.sniff import sniff
 from graphs.names import data_inputs, op_of, parse_input
 from graphs.protos import GraphDef, MetaGraphDef, NodeDef, Nodes, SavedModelProto, shape_of
+from rewrite.call_graph import names_other_tasks
 from rewrite.emit_forms import write_cleared
 from rewrite.one_of_alike import LEAST_NODES, one_of_alike
 from rewrite.order.order_edges import without_order
@@ -42,16 +43,11 @@ def loadable(directory: Path, tags: Sequence[str], scratch: Path, is_whole: bool
     meta_graphs = saved_model.meta_graphs
     wanted = next(each for each in meta_graphs if set(each.meta_info_def.tags) == set(tags))
     signatures = tuple(wanted.signature_def)
-    is_elsewhere = any(
-        "/job:" in node.device and "/job:localhost" not in node.device
-        for _, nodes in bodies(wanted.graph_def)
-        for node in nodes
-    )
     fewer = None if is_whole else with_one_of_alike(wanted)
     if fewer is not None:
         write_beside(directory, fewer.saved_model, scratch / "one_of_alike")
         directory = scratch / "one_of_alike"
-    if is_elsewhere:
+    if names_other_tasks(wanted.graph_def):
         write_cleared(directory, scratch / "without_devices")
         directory = scratch / "without_devices"
     not_restored = {} if fewer is None else fewer.not_restored
@@ -181,8 +177,6 @@ def _taken_out(
     consts: Sequence[NodeDef],
     found: Sequence[_Restored],
 ) -> Mapping[str, Kind]:
-    import tensorflow as tf
-
     keys, slices = (tf.make_ndarray(node.attr["value"].tensor) for node in consts)
     first: dict[Kind, _Restored] = {}
     for each in sorted(found, key=lambda each: each.output):
