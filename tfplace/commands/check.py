@@ -1,5 +1,6 @@
 """`tfplace check MODEL --cluster=…`."""
 
+import dataclasses
 from collections.abc import Sequence
 
 from absl import flags
@@ -23,7 +24,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     model = arguments[0]
     try:
-        prepared = prepare(problem_options(model, values), trace=False)
+        options = dataclasses.replace(problem_options(model, values), as_written=True)
+        prepared = prepare(options, trace=False)
     except ConstraintError as error:
         return failed(f"checking {model!r}: {error}", EXIT_BAD_INPUT)
     check = check_devices(prepared, simulated(prepared.problem, prepared.given))

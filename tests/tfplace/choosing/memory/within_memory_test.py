@@ -170,6 +170,14 @@ def test_what_was_written_is_simulated_with_its_plan_and_order(fitted, peak):
     )
 
 
+def test_what_was_written_is_checked_with_its_plan(fitted, capsys):
+    out, _, limit = fitted
+    assert main(["check", str(out), "--cluster=k80x2", "--format=json", "--verbosity=-1"]) == 0
+    memory = json.loads(capsys.readouterr().out)["memory"]
+    assert memory["/device:CPU:0"]["peak_bytes"] > 0
+    assert memory["/device:GPU:0"]["peak_bytes"] <= limit
+
+
 @pytest.mark.parametrize("finds_room", [[True], [False, True], [False] * 4])
 def test_a_plan_that_finds_no_room_on_its_device_is_made_again_with_less(
     deep, monkeypatch, finds_room
