@@ -80,7 +80,7 @@ def with_plan(graph_def: GraphDef, plan: MemoryPlan) -> GraphDef:
         for key, number in reads.items():
             node, colon, index = key.rpartition(":")
             if colon:
-                key = output_name(function, nodes[function][node], int(index), library)
+                key = _output_name(function, nodes[function][node], int(index), library)
             is_op = plan.copies[number].output < 0 or not function
             result[key] = names[number] if is_op else f"{names[number]}:output:0"
         return result
@@ -167,11 +167,11 @@ def _originals(function: str, nodes: Iterable[NodeDef], library: Library) -> dic
     for node in (each for each in marked if KEPT in each.attr and each.input):
         read = copy.deepcopy(node)
         _read_copies(read, original)
-        handed_back[output_name(function, node, 0, library)] = read.input[0]
+        handed_back[_output_name(function, node, 0, library)] = read.input[0]
     return original | handed_back
 
 
-def output_name(function: str, node: NodeDef, index: int, library: Library) -> str:
+def _output_name(function: str, node: NodeDef, index: int, library: Library) -> str:
     """An output as an input names it, with its index also where that is 0."""
     if not function:
         return f"{node.name}:{index}"
@@ -182,7 +182,7 @@ def _handing_back(function: str, node: NodeDef, output: int, library: Library) -
     """A Snapshot of one of a node's outputs, which has the node's name and device so far."""
     if not 0 <= output < num_outputs(node, library):
         raise RewriteError(f"checking {op_path(function, node.name)!r}: it has no output {output}")
-    read = output_name(function, node, output, library)
+    read = _output_name(function, node, output, library)
     made = type(node)(name=node.name, op="Snapshot", device=node.device)
     made.input.append(read if function else read.removesuffix(":0"))
     made.attr["T"].type = output_dtype(node, library, output)

@@ -21,8 +21,8 @@ from graphs.loading.load_options import LoadOptions
 from graphs.problem import Problem
 from tests.builders import Machine, Op, build_problem
 from tfplace.algorithms.placers.one_shot import single_devices
+from tfplace.choosing.memory.fit import fitted
 from tfplace.choosing.memory.rematerialize import MayChange
-from tfplace.choosing.memory.within_memory import fitted
 from tfplace.grouping.fuse import fused_problem
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare

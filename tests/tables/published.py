@@ -13,7 +13,6 @@ import dataclasses
 import datetime
 import json
 import math
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -27,6 +26,7 @@ from graphs.pricing.costs import node_seconds
 from graphs.pricing.grappler_costs import with_defaults
 from graphs.pricing.node_work import node_work
 from tests.tables.kernel_cases import DATA
+from tests.tables.rewrite_docs import ROOT, origin_of
 from tfplace.algorithms.placers.one_shot import single_devices
 from tfplace.choosing.data_parallel import data_parallel_candidate
 from tfplace.preparing.loaded_model import load_model
@@ -212,14 +212,10 @@ def main() -> None:
     """Makes one of the two result files."""
     is_scaling = "--scaling" in sys.argv[1:]
     name = "published_scaling" if is_scaling else "predicted_and_published"
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-    )
     origin = {
+        **origin_of(ROOT),
         "machine": "prices hang on no machine",
-        "commit": commit.stdout.strip(),
         "date": datetime.date.today().isoformat(),
-        "transcribed": False,
     }
     text = json.dumps({**origin, **(scaling() if is_scaling else steps())}, indent=2)
     (DATA.parent / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")

@@ -16,7 +16,8 @@ from graphs.op_graph import IntArray
 from graphs.problem import Measurement, Problem
 from graphs.protos import JsonObject
 from tfplace.algorithms.placers.one_shot import single_devices
-from tfplace.choosing.memory.within_memory import fitted, may_change, unlimited_seconds
+from tfplace.choosing.memory.fit import fitted
+from tfplace.choosing.memory.within_memory import may_change, unlimited_seconds
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.report.report import plan_words

@@ -120,23 +120,33 @@ def test_what_hands_back_something_else_is_found(graph_def, change):
         check_plan(graph_def, planned)
 
 
-def test_an_output_of_an_op_in_a_function_waits_on_the_host():
-    @tf.function(input_signature=[tf.TensorSpec([4], tf.float32)])
-    def step(x):
-        low, high = tf.raw_ops.Split(axis=0, value=x, num_split=2, name="s")
-        return tf.multiply(high, tf.add(low, high, name="b"), name="c")
+def called(step, names):
+    """A graph that calls a function, and the name of the one that has these ops."""
 
     @tf.function(input_signature=[tf.TensorSpec([4], tf.float32)])
     def outer(x):
         return step(x)
 
     given = outer.get_concrete_function().graph.as_graph_def()
-    [function] = [f for f in given.library.function if {n.name for n in f.node_def} >= {"s", "c"}]
-    name = function.signature.name
+    [function] = [f for f in given.library.function if {n.name for n in f.node_def} >= names]
+    return given, function.signature.name
+
+
+def inputs_in(graph_def, name):
+    body = next(f for f in graph_def.library.function if f.signature.name == name).node_def
+    return {node.name: list(node.input) for node in body}
+
+
+def test_an_output_of_an_op_in_a_function_waits_on_the_host():
+    @tf.function(input_signature=[tf.TensorSpec([4], tf.float32)])
+    def step(x):
+        low, high = tf.raw_ops.Split(axis=0, value=x, num_split=2, name="s")
+        return tf.multiply(high, tf.add(low, high, name="b"), name="c")
+
+    given, name = called(step, {"s", "c"})
     plan = MemoryPlan([NodeCopy((name, "s"), {}, "b", 1)], {(name, "c"): {"s:1": 0}})
     planned = with_plan(given, plan)
-    body = next(f for f in planned.library.function if f.signature.name == name).node_def
-    nodes = {node.name: list(node.input) for node in body}
+    nodes = inputs_in(planned, name)
     assert nodes["s/on_host"] == ["s:output:1", "^b"]
     assert nodes["c"] == ["s/on_host:output:0", "b:z:0"]
     assert without_plan(planned) == given
@@ -261,17 +271,10 @@ def test_functions_have_copies_of_their_own():
         a = tf.exp(x, name="a")
         return tf.multiply(a, tf.add(a, x, name="b"), name="c")
 
-    @tf.function(input_signature=[tf.TensorSpec([4], tf.float32)])
-    def outer(x):
-        return step(x)
-
-    given = outer.get_concrete_function().graph.as_graph_def()
-    [function] = [f for f in given.library.function if {n.name for n in f.node_def} >= {"a", "c"}]
-    name = function.signature.name
+    given, name = called(step, {"a", "c"})
     plan = MemoryPlan([NodeCopy((name, "a"), {}, "b")], {(name, "c"): {"a": 0}})
     planned = with_plan(given, plan)
-    body = next(f for f in planned.library.function if f.signature.name == name).node_def
-    nodes = {node.name: list(node.input) for node in body}
+    nodes = inputs_in(planned, name)
     assert nodes["a/again"] == ["x", "^b"]
     assert nodes["c"] == ["a/again:y:0", "b:z:0"]
     assert without_plan(planned) == given

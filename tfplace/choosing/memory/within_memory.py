@@ -1,7 +1,6 @@
 """A step that doesn't fit, or would be slower for a limit of memory, is made to fit."""
 
 import dataclasses
-import itertools
 import math
 import time
 from collections.abc import Mapping
@@ -12,29 +11,20 @@ import numpy as np
 from graphs.building.op_outputs import op_definition, output_dtype
 from graphs.by_key import by_key
 from graphs.names import data_inputs, parse_input
-from graphs.op_graph import BoolArray, FloatArray, IntArray, LongArray
+from graphs.op_graph import BoolArray, IntArray, LongArray
 from graphs.op_types import ALIASES, PYTHON, REACHES_OUT
 from graphs.problem import Infeasible, Problem
 from graphs.protos import JsonObject, NodeDef, OpDef
-from rewrite.memory.recompute import AGAIN, KEPT, MARK, MemoryPlan, NodeCopy
+from rewrite.memory.recompute import KEPT, MARK, MemoryPlan, NodeCopy
 from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.memory.fit import NEAR, Planned, fitted
 from tfplace.choosing.memory.predicted_peaks import predicted_peaks
-from tfplace.choosing.memory.rematerialize import (
-    ORIGINAL,
-    CopyPlan,
-    MayChange,
-    NoRoomError,
-    Weights,
-    host_of,
-    rematerialized,
-)
+from tfplace.choosing.memory.rematerialize import CopyPlan, MayChange, host_of
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Found
-from tfplace.choosing.scheduling import edges
 from tfplace.choosing.scheduling.anchors import anchors_of
-from tfplace.choosing.scheduling.list_schedules import by_memory
 from tfplace.choosing.scheduling.model_order import (
     OwnOrder,
     bodies_of,
@@ -48,222 +38,7 @@ from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.progress import Progress
-from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulated import Simulated, simulated
-
-# A problem in which some ops run a second time: what a plan is to the simulator.
-
-
-def with_copies(problem: Problem, plan: CopyPlan) -> edges.EdgedProblem:
-    """Adds the copies of a plan, each behind what it waits for.
-
-    Returns:
-      The problem; its `op_at` numbers the copies from N on.
-    """
-    graph, num_ops, num_tensors = problem.graph, problem.num_ops, problem.graph.num_tensors
-    wanted = {each.op for each in plan.copies}
-    producer: list[int] = graph.tensor_producer.tolist()
-    outputs = by_key(
-        (op, tensor)
-        for tensor, op in enumerate(producer)
-        if op in wanted and graph.tensor_output[tensor] >= 0
-    )
-    of_copy: dict[tuple[int, int], int] = {}  # (copy, tensor of its op): the copy's own
-    source: list[int] = []
-    made_by: list[int] = []
-    for number, copy in enumerate(plan.copies):
-        for tensor in outputs.get(copy.op, ()) if copy.tensor < 0 else (copy.tensor,):
-            of_copy[number, tensor] = num_tensors + len(source)
-            source.append(tensor)
-            made_by.append(num_ops + number)
-    tensor_at = np.array([*range(num_tensors), *source], dtype=np.int64)
-    tensors = {name: getattr(graph, name)[tensor_at] for name in edges.OF_TENSOR}
-    tensors["tensor_producer"][num_tensors:] = made_by
-    reads_of = {num_ops + number: copy.reads for number, copy in enumerate(plan.copies)}
-    reads_of |= plan.reads
-
-    def read_by(op: int, tensor: int) -> int:
-        copy = reads_of.get(op, {}).get(tensor, ORIGINAL)
-        return tensor if copy == ORIGINAL else of_copy[copy, tensor]
-
-    shares: list[int] = tensors["tensor_shares"].tolist()
-    for (number, tensor), own in of_copy.items():
-        if plan.copies[number].tensor >= 0:
-            shares[own], tensors["tensor_alloc_bytes"][own] = -1, graph.tensor_bytes[tensor]
-        elif shares[own] == tensor or shares[own] < 0:
-            shares[own] = -1
-        elif producer[shares[own]] == plan.copies[number].op:
-            shares[own] = of_copy[number, shares[own]]
-        else:
-            shares[own] = read_by(num_ops + number, shares[own])
-    for tensor in range(num_tensors):
-        op = producer[tensor]
-        if op in plan.reads and shares[tensor] in plan.reads[op]:
-            shares[tensor] = read_by(op, shares[tensor])
-    tensors["tensor_shares"] = np.array(shares, dtype=np.int32)
-    uses, inputs = [], dict[int, list[int]]()
-    for tensor, op in zip(graph.use_tensor.tolist(), graph.use_op.tolist(), strict=True):
-        uses.append((read_by(op, tensor), op))
-        inputs.setdefault(op, []).append(tensor)
-    for own, copy in enumerate(plan.copies, num_ops):
-        reads = inputs.get(copy.op, ()) if copy.tensor < 0 else (copy.tensor,)
-        uses += [(read_by(own, tensor), own) for tensor in reads]
-    pairs = np.array(sorted(set(uses)), dtype=np.int32).reshape(-1, 2)
-    op_at = np.array([*range(num_ops), *(each.op for each in plan.copies)], dtype=np.int32)
-    persistent, groups = graph.op_persistent_bytes[op_at], graph.colocation_group[op_at]
-    persistent[num_ops:], groups[num_ops:] = 0, -1
-    temporary = graph.op_temp_bytes[op_at]
-    names = [f"{graph.op_names[c.op]}/{AGAIN}/{n}" for n, c in enumerate(plan.copies)]
-    copied = dataclasses.replace(
-        edges.graph_with(graph, tensors),
-        op_names=[*graph.op_names, *names],
-        op_types=[graph.op_types[op] for op in op_at.tolist()],
-        use_tensor=pairs[:, 0],
-        use_op=pairs[:, 1],
-        op_persistent_bytes=persistent,
-        op_temp_bytes=temporary,
-        colocation_group=groups,
-    )
-    waits = [(copy.after, own) for own, copy in enumerate(plan.copies, num_ops) if copy.after >= 0]
-    order = edges.order_edges(*map(list, zip(*waits, strict=True))) if waits else edges.NO_EDGES
-    whole = dataclasses.replace(edges.of_ops(problem, op_at), graph=copied)
-    for own, copy in enumerate(plan.copies, num_ops):
-        if copy.tensor >= 0:
-            whole.op_seconds[own], whole.pinned_device[own], temporary[own] = np.inf, -1, 0
-            whole.op_seconds[own, copy.host] = HANDED_BACK_SECONDS
-    return edges.with_order_edges(whole, order)
-
-
-def with_their_copies(device_of_op: IntArray, plan: CopyPlan) -> IntArray:
-    """i4[N + C]: a placement with each copy beside its op, or on the host."""
-    beside = device_of_op[[each.op for each in plan.copies]]
-    hosts = np.array([each.host for each in plan.copies], dtype=np.int32)
-    return np.concatenate([device_of_op, np.where(hosts < 0, beside, hosts)])
-
-
-# Makes a placement fit: what each device drops and computes again, as the simulator judges it.
-
-WEIGHTS = (
-    *(Weights(), Weights(cost=2.0), Weights(wait=0.0)),
-    *(Weights(cost=2.0, wait=0.0), Weights(size=1.5, wait=2.0)),
-)
-"""By which it is tried to choose what is dropped."""
-SENT = frozenset((1, 2, 9, 10, 14, 19))
-"""DataTypes of what may wait on a host: floats, int64 and bool, which lie in a GPU's memory."""
-NEARLY_FREE = 1.01
-"""A plan that takes so much of the step without a limit is not worth another look."""
-HANDED_BACK_SECONDS = 5e-6
-"""What an op on the host takes that hands a tensor on: it copies nothing."""
-MOST_TRIES, NEAR = 6, 0.995
-"""A plan takes ops one by one, where a device may run several at once: one that doesn't fit is made
-again with as much less memory as it was over, and a little. One that fits is made again knowing
-what it runs again, until that gains nothing."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Planned:
-    """A placement that fits with a plan.
-
-    Attributes:
-      plan: what runs again.
-      simulated: the placement, with the copies.
-      rank: i4[N + C] the sequence in which ops and copies start; None where that of rule 1 is kept.
-    """
-
-    plan: CopyPlan
-    simulated: Simulated
-    rank: IntArray | None = None
-
-    @property
-    def step_seconds(self) -> float:
-        return self.simulated.outcome.step_seconds
-
-
-def fitted(
-    problem: Problem, device_of_op: IntArray, may: MayChange, until: float = math.inf
-) -> Planned | None:
-    """The fastest plan that was found with which a placement fits; None where none was.
-
-    Args:
-      device_of_op: i4[N].
-      until: on time.monotonic; then nothing more is tried.
-    """
-    schedules = [simulated(problem, device_of_op).known_schedule()]
-    if _edges_can_say(problem):
-        ranked = dataclasses.replace(problem, start_rank=by_memory(problem, schedules[0]))
-        schedules.insert(0, simulated(ranked, device_of_op).known_schedule())
-    best: Planned | None = None
-    usable = problem.usable_bytes()
-    over = np.flatnonzero(np.array(schedules[0].peak_bytes) > usable).tolist()
-    sends = may.send is not None and any(host_of(problem, device) >= 0 for device in over)
-    ways = (dataclasses.replace(each, sends=True) for each in WEIGHTS if sends)
-    for weights, schedule in itertools.product((*ways, *WEIGHTS), schedules):
-        limits = np.where(np.array(schedule.peak_bytes) > usable, usable, np.inf)
-        foreseen, fastest = CopyPlan(), math.inf
-        for _ in range(MOST_TRIES):
-            if time.monotonic() >= until:
-                return best
-            try:
-                planned = _planned(problem, schedule, may, weights, limits, foreseen)
-            except NoRoomError:
-                break
-            foreseen = planned.plan
-            if planned.simulated.is_feasible:
-                if best is None or planned.step_seconds < best.step_seconds:
-                    best = planned
-                if best.step_seconds <= NEARLY_FREE * schedule.makespan:
-                    return best
-                if planned.step_seconds >= fastest:
-                    break
-                fastest = planned.step_seconds
-                continue
-            peaks = np.maximum(planned.simulated.outcome.peak_bytes, 1)
-            less = np.minimum(limits, usable) * usable / peaks * NEAR
-            limits = np.where(peaks > usable, less, limits)
-    return best
-
-
-def _edges_can_say(problem: Problem) -> bool:
-    """Whether a device's ops run one after another, so that edges can say in which sequence."""
-    return problem.executor is None and not np.any(problem.device_slots > 1)
-
-
-def _planned(
-    problem: Problem,
-    schedule: Schedule,
-    may: MayChange,
-    weights: Weights,
-    limits: FloatArray,
-    foreseen: CopyPlan,
-) -> Planned:
-    """A plan for each device with a limit [D], and what comes of it; NoRoomError: none is found."""
-    plan = CopyPlan()
-    for device in np.flatnonzero(np.isfinite(limits)).tolist():
-        limit = limits[device]
-        plan = rematerialized(problem, schedule, device, limit, may, weights, plan, foreseen)
-    edged = with_copies(problem, plan)
-    placement = edged.renumbered(with_their_copies(schedule.device_of_op, plan))
-    if not _edges_can_say(problem):
-        return Planned(plan, simulated(edged.problem, placement))
-    rank = _sequence(schedule, plan)
-    ranked = dataclasses.replace(edged.problem, start_rank=rank[edged.op_at])
-    return Planned(plan, simulated(ranked, placement), rank)
-
-
-def _sequence(schedule: Schedule, plan: CopyPlan) -> IntArray:
-    """i4[N + C]: places of ops and copies in a schedule's sequence, each copy before its reader.
-
-    First come, first served, a copy would stand behind what was ready before it, and be there when
-    the next large tensor is.
-    """
-    num_ops = len(schedule.op_start)
-    place = np.empty(num_ops, dtype=np.int64)
-    place[np.lexsort((np.arange(num_ops), schedule.op_end, schedule.op_start))] = np.arange(num_ops)
-    before = np.array([each.before for each in plan.copies], dtype=np.int64)
-    number = np.concatenate([np.full(num_ops, len(before)), np.arange(len(before))])
-    rank = np.empty(len(number), dtype=np.int32)
-    rank[np.lexsort((number, np.concatenate([place, place[before]])))] = np.arange(len(number))
-    return rank
 
 
 def may_change(prepared: PreparedModel) -> MayChange:
@@ -276,6 +51,8 @@ def may_change(prepared: PreparedModel) -> MayChange:
     stays = bodies < 0
     repeat[producer[elsewhere]], stays[producer[elsewhere]] = False, True
     send = ~stays[graph.tensor_producer] & _plain(prepared)
+    if any(node.op.startswith("Inplace") for node in prepared.flat.graph_def.node):
+        repeat[:] = send[:] = False  # they change what they read, though TensorFlow calls them pure
     return MayChange(repeat, anchors.may_hold, bodies, send)
 
 
@@ -284,8 +61,6 @@ def _plain(prepared: LoadedModel) -> BoolArray:
     graph, library = prepared.built.graph, prepared.flat.library
     nodes = dict(zip(prepared.built.op_of_node.tolist(), prepared.flat.graph_def.node, strict=True))
     result = np.zeros(graph.num_tensors, dtype=bool)
-    if any(node.op.startswith("Inplace") for node in nodes.values()):
-        return result
     pairs = zip(graph.tensor_producer.tolist(), graph.tensor_output.tolist(), strict=True)
     for tensor, (op, output) in enumerate(pairs):
         node = nodes[op]
@@ -301,8 +76,6 @@ def _repeatable(prepared: LoadedModel) -> BoolArray:
     flat, built = prepared.flat, prepared.built
     result = np.zeros(built.graph.num_ops, dtype=bool)
     by_reference: set[str] = set()
-    if any(node.op.startswith("Inplace") for node in flat.graph_def.node):
-        return result  # they change what they read, though TensorFlow calls them stateless
     for node, op in zip(flat.graph_def.node, built.op_of_node.tolist(), strict=True):
         if node.op in flat.library:
             continue
@@ -360,6 +133,8 @@ def as_nodes(prepared: LoadedModel, plan: CopyPlan) -> MemoryPlan:
     return MemoryPlan(copies, reads)
 
 
+SENT = frozenset((1, 2, 9, 10, 14, 19))
+"""DataTypes of what may wait on a host: floats, int64 and bool, which lie in a GPU's memory."""
 NAME = "made to fit"
 WORTH = 0.95
 """A plan has to promise a step of this share of the best one that fits without."""
@@ -487,9 +262,10 @@ def _prepared_with(
         num_shards=1 if split is None else split.num_shards,
     )
     made = prepare(problem, prepared.costs.source != "analytic", earlier=prepared)
-    numbers = _numbers(made, prepared, planned.plan)
+    source = source_ops(made, prepared)
+    numbers = _numbers(made, source, prepared, planned.plan)
     graph, pinned = made.problem.graph, made.problem.pinned_device
-    on_host = source_ops(made, prepared).output >= 0  # these ops are ours: no constraint is of them
+    on_host = source.output >= 0  # these ops are ours: no constraint is of them
     groups = np.where(on_host, -1, graph.colocation_group).astype(np.int32)
     changed = dataclasses.replace(
         made.problem,
@@ -556,12 +332,14 @@ def plan_facts(
     }
 
 
-def _numbers(made: PreparedModel, old: PreparedModel, plan: CopyPlan) -> IntArray:
+def _numbers(
+    made: PreparedModel, source: "SourceOps", old: PreparedModel, plan: CopyPlan
+) -> IntArray:
     """i4[N']: the op of the model without a plan that each op is; of a copy, N and its number.
 
     Copies of one op are named in the order of their numbers.
     """
-    source, output = source_ops(made, old), old.problem.graph.tensor_output
+    output = old.problem.graph.tensor_output
     copies = by_key(
         ((copy.op, -1 if copy.tensor < 0 else int(output[copy.tensor])), old.problem.num_ops + n)
         for n, copy in enumerate(plan.copies)

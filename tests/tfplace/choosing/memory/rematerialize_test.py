@@ -7,6 +7,7 @@ import pytest
 
 from tests.builders import Machine, Op, build_problem, random_problem
 from tests.reference_simulator import reference_run
+from tfplace.choosing.memory.fit import fitted, with_copies, with_their_copies
 from tfplace.choosing.memory.rematerialize import (
     ORIGINAL,
     MayChange,
@@ -14,7 +15,6 @@ from tfplace.choosing.memory.rematerialize import (
     Weights,
     rematerialized,
 )
-from tfplace.choosing.memory.within_memory import fitted, with_copies, with_their_copies
 from tfplace.simulation.simulated import simulated
 
 SIZE = 100
