@@ -142,7 +142,7 @@ def scaling() -> dict[str, object]:
         "command": "python -m tests.tables.published --scaling",
         "note": "images a second and GPU over those of one GPU, the same batch on each; shard i on "
         f"GPU i, and as `auto` places as many shards in {SEARCH_TRIALS:,} trials (`tfplace bench "
-        "--shards=8 --order=edges`). Theirs: parameters on the CPU (Inception) or on GPUs, batch "
+        "--shards=8`). Theirs: parameters on the CPU (Inception) or on GPUs, batch "
         "statistics of each GPU; here those of the whole batch",
         "columns": [
             {"name": "GPUs"},

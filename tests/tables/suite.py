@@ -138,7 +138,7 @@ def _trials_of(history: Sequence[Sequence[float]]) -> list[list[float]]:
 
 def order_with(shards: int) -> str:
     """What `tfplace optimize` takes by itself for a cluster that isn't here."""
-    return "none" if shards == 1 else "edges"
+    return "edges" if shards == AUTO else "none"
 
 
 def mixed_cluster() -> dict[str, Any]:
