@@ -4,6 +4,7 @@ In the main graph an input is "op" (output 0), "op:1" or "^op" (control). In a f
 "node:out_arg:i", "node:out_arg", an argument's name, or "^node".
 """
 
+import functools
 import re
 from collections.abc import Collection, Container
 from typing import NamedTuple
@@ -67,6 +68,7 @@ def op_of(name: str) -> str:
     return name.lstrip("^").partition(":")[0]
 
 
+@functools.lru_cache(maxsize=1 << 17)  # asked of every input, in every pass over a graph
 def tensor_of(name: str) -> str:
     """ "op:i" of a data input's name in a main graph."""
     return parse_input(name).tensor

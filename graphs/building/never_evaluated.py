@@ -45,7 +45,7 @@ def never_evaluated(graph_def: GraphDef) -> GraphDef:
         for node in _nodes(body):
             if node.name in shapes_of:
                 named = enumerate(output_names(node, library))
-                new_names |= {f"{node.name}:{old}": f"{node.name}:output:{i}" for i, old in named}
+                new_names |= {f"{node.name}:{old}": f"{node.name}:outputs:{i}" for i, old in named}
                 _replace(node, library, shapes_of[node.name])
         if body is not copy:
             for node in _nodes(body):
@@ -73,18 +73,13 @@ def _nodes(body: GraphDef | FunctionDef) -> Sequence[NodeDef]:
 
 
 def _replace(node: NodeDef, library: Library, shapes: Sequence[TensorShape]) -> None:
-    types = [argument_types(node, library, of_outputs) for of_outputs in (False, True)]
+    types = argument_types(node, library, True)
     node.attr.clear()
-    if len(shapes) == 1:  # it can say its shape
-        node.op = "Placeholder"
-        node.attr["dtype"].type = types[1][0]
-        node.attr["shape"].shape.CopyFrom(shapes[0].as_proto())
-        node.input[:] = [name for name in node.input if name.startswith("^")]
-        return
-    node.op = "PyFunc"
-    node.attr["token"].s = b"never run"
-    for name, numbers in zip(("Tin", "Tout"), types, strict=True):
-        node.attr[name].list.type.extend(numbers)
+    node.input[:] = [name for name in node.input if name.startswith("^")]
+    node.op = "InfeedDequeueTuple" if types else "NoOp"  # which says its shapes, and has a state
+    if types:
+        node.attr["dtypes"].list.type.extend(types)
+        node.attr["shapes"].list.shape.extend(shape.as_proto() for shape in shapes)
 
 
 class _Constants:

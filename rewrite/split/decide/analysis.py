@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from graphs import op_types
 from graphs.building.frames import depth_in_conditionals
@@ -47,6 +47,9 @@ _ROW_BY_ROW = frozenset({"LookupTableFind", "LookupTableFindV2"})
 """Ops that stay whole beside what they read, a table, but look each entry up by itself."""
 
 
+Answered = dict[tuple[str | State, ...], tuple[Answer, Sequence[State]]]
+
+
 class Analysis:
     """Decides for the ops of a step and of the functions that they run.
 
@@ -54,6 +57,8 @@ class Analysis:
       batch: how many entries the batch has.
       elements: what is known of its lists.
       may_be_dead: ops that not every run needs.
+      answered: {(op of the step, state of each input): its answer, and the states of its outputs},
+        of ops that neither run functions nor hold lists; other analyses of one step may share it.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class Analysis:
         self._bodies = bodies
         depth = depth_in_conditionals(flat.graph_def.node, flat.unit_of_node)
         self.may_be_dead = {name for name, inside in depth.items() if inside}
+        self.answered: Answered = {}
 
     def ops(
         self, facts: Facts, given: Mapping[str, State], scope: str
@@ -92,24 +98,36 @@ class Analysis:
         for node in facts.flat.graph_def.node:
             require_time()
             facts.complete(node)
-            view = view_of(facts, self.batch, states, node, is_joined=not scope)
-            answer = self._answer(facts, view, scope)
-            piece = given.get(f"{node.name}:0") if node.op == "VarHandleOp" else None
-            if isinstance(piece, Sharded):
-                answer = _pieces_of(node, piece, self.batch)
-            is_split = isinstance(answer, Split) and not scope
-            if is_split and _would_be_misread(node, facts.flat.nodes, answers, states):
-                answer = StayWhole(MISREAD)
-            answers[node.name] = answer
-            for index in range(len(facts.dtype_of[node.name])):
-                tensor = f"{node.name}:{index}"
-                if tensor in given:
-                    continue
-                if not isinstance(answer, Split) and self._is_never_cut(facts, node, scope):
-                    states[tensor] = WHOLE
-                else:
-                    states[tensor] = _state(view, answer, index)
+            tensors = [f"{node.name}:{index}" for index in range(len(facts.dtype_of[node.name]))]
+            read = [states.get(tensor_of(name), WHOLE) for name in data_inputs(node)]
+            key = (node.name, *read)
+            # Which states follow from an op's own inputs hangs on nothing else.
+            is_plain = not scope and bool(read) and self._is_plain(node, facts, read)
+            known = self.answered.get(key) if is_plain else None
+            if known is None:
+                view = view_of(facts, self.batch, states, node, is_joined=not scope)
+                answer = self._answer(facts, view, scope)
+                piece = given.get(f"{node.name}:0") if node.op == "VarHandleOp" else None
+                if isinstance(piece, Sharded):
+                    answer = _pieces_of(node, piece, self.batch)
+                is_split = isinstance(answer, Split) and not scope
+                if is_split and _would_be_misread(node, facts.flat.nodes, answers, states):
+                    answer = StayWhole(MISREAD)
+                stays = not isinstance(answer, Split) and self._is_never_cut(facts, node, scope)
+                made = [WHOLE if stays else _state(view, answer, i) for i in range(len(tensors))]
+                known = answer, made
+                if is_plain:
+                    self.answered[key] = known
+            answers[node.name], made = known
+            states.update(
+                (t, each) for t, each in zip(tensors, made, strict=True) if t not in given
+            )
         return answers, states
+
+    def _is_plain(self, node: NodeDef, facts: Facts, read: Sequence[State]) -> bool:
+        if node.name in facts.flat.unit_of_node or node.op in _EXTREMES or node.op in ROOTS:
+            return False
+        return not any(isinstance(state, Listed | Optioned) for state in read)
 
     def function(self, scope: str, name: str, given: Given) -> DecidedFunction | None:
         """What becomes of a function that is given this; None where it can't be opened.

@@ -11,7 +11,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of, with_index
 from graphs.protos import Shape, is_open
 from rewrite.split.constant_folding import SHAPE_OPS, KnownValues
-from rewrite.split.decide.analysis import Analysis, view_of
+from rewrite.split.decide.analysis import Analysis, Answered, view_of
 from rewrite.split.decide.loops import function_answer
 from rewrite.split.decide.replicate_small import repeated_ops
 from rewrite.split.decision import Answer, AskedShape, DecidedGraph, Split, StayWhole
@@ -197,6 +197,7 @@ def decide(
     bodies: Bodies | None = None,
     values: KnownValues | None = None,
     pieces: Mapping[str, Sharded] | None = None,
+    answered: Answered | None = None,
 ) -> Decisions:
     """Asks the rules for every op, in the order of the graph.
 
@@ -209,11 +210,13 @@ def decide(
       bodies: the functions of the step, by the same rules, as they were opened and decided before.
       values: of the step's tensors, as far as no run can change them; found where not given.
       pieces: {VarHandleOp: how its variable is cut}; such a variable is in `batch` pieces.
+      answered: what ops of this step have answered at this batch; new answers are added.
     """
     bodies = bodies or Bodies(flat.graph_def)
     analysis = Analysis(
         batch, flat, kept_whole or {}, rules, function_answer, not_cut, left_whole, bodies
     )
+    analysis.answered = {} if answered is None else answered
     values = values or KnownValues(flat, properties)
     fed = _fed_states(flat, batch, axis_of_feed)
     fed.update({f"{handle}:0": state for handle, state in (pieces or {}).items()})

@@ -20,6 +20,7 @@ from graphs.host.time_limit import require_time
 from graphs.names import data_inputs, op_of, tensor_of
 from graphs.protos import NodeDef, shape_of
 from rewrite.split.constant_folding import KnownValues
+from rewrite.split.decide.analysis import Answered
 from rewrite.split.decide.decide import Decisions, decide
 from rewrite.split.decision import Split
 from rewrite.split.effects import variable_of_handle
@@ -66,6 +67,7 @@ class PiecesChooser:
         self._kept_whole, self._bodies = kept_whole, bodies or Bodies(flat.graph_def)
         self._values = KnownValues(flat, properties)
         self.groups = _groups(flat, properties)
+        self._answered: Answered = {}
         self._chosen: dict[int, Sharded] = {}
         self._best: Decisions | None = None
         self._sent = 0
@@ -119,6 +121,7 @@ class PiecesChooser:
         return decide(
             self._flat, self._properties, self._num, {}, self._kept_whole,
             bodies=self._bodies, values=self._values, pieces=pieces,
+            answered=self._answered,
         )  # fmt: skip
 
     def _wanted_of(self, group: Together, decisions: Decisions) -> Sharded | None:

@@ -113,3 +113,15 @@ def test_an_op_of_a_billion_outputs_is_refused(tmp_path, in_function):
     (tmp_path / "a.pb").write_bytes(graph_def.SerializeToString())
     with pytest.raises(ModelError, match="Unpack makes 1,000,000,000 outputs; wanted at most"):
         load(tmp_path / "a.pb")
+
+
+def test_shapes_of_an_op_with_several_outputs_are_known_where_it_is_not_evaluated():
+    graph = tf.Graph()
+    with graph.as_default():
+        parts = tf.split(tf.fill([1024, 1024], 1.0), [256] * 4, axis=1, name="parts")
+        tf.matmul(parts[0], parts[1], transpose_a=True, name="product")
+    flat = flatten(graph.as_graph_def(), [], ["product:0"])
+    assert never_evaluated(flat.graph_def) is not flat.graph_def
+    properties = infer(flat)
+    assert properties.shape_of["parts"] == [(1024, 256)] * 4
+    assert properties.shape("product:0") == (256, 256)

@@ -221,9 +221,9 @@ class ShardSearch:
     def _least_in_pieces(self, num_pieces: int) -> float:
         """Seconds with the weights in pieces, one for each device; inf where there is no such step.
 
-        Where ops were timed, only what is sent counts. Deciding may take a tenth of the budget.
+        Where ops were timed, only what is sent counts.
         """
-        left = 2 * PARTS["looking_again"].of(self._options.budget_seconds)
+        left = PARTS["cutting_weights"].of(self._options.budget_seconds)
         left = min(self._left_to_read("other_numbers"), left)
         if not self._numbers.is_any_known or left <= 0.0:
             return math.inf
