@@ -48,6 +48,7 @@ _ROW_BY_ROW = frozenset({"LookupTableFind", "LookupTableFindV2"})
 
 
 Answered = dict[tuple[str | State, ...], tuple[Answer, Sequence[State]]]
+"""{(op, state of each input): its answer, and the states of its outputs}"""
 
 
 class Analysis:
@@ -57,8 +58,6 @@ class Analysis:
       batch: how many entries the batch has.
       elements: what is known of its lists.
       may_be_dead: ops that not every run needs.
-      answered: {(op of the step, state of each input): its answer, and the states of its outputs},
-        of ops that neither run functions nor hold lists; other analyses of one step may share it.
     """
 
     def __init__(
@@ -71,7 +70,12 @@ class Analysis:
         not_cut: Collection[str],
         left_whole: Collection[str],
         bodies: Bodies,
+        answered: Answered | None = None,
     ):
+        """Decides nothing yet; what other analyses have `answered` is asked again where lists are.
+
+        Those learn of what they hold, and of its shapes.
+        """
         self.batch = batch
         self._not_cut, self._left_whole = not_cut, frozenset(left_whole)
         self._kept_whole = kept_whole
@@ -81,7 +85,8 @@ class Analysis:
         self._bodies = bodies
         depth = depth_in_conditionals(flat.graph_def.node, flat.unit_of_node)
         self.may_be_dead = {name for name, inside in depth.items() if inside}
-        self.answered: Answered = {}
+        learns = flat.unit_of_node or any(node.op in ROOTS for node in flat.graph_def.node)
+        self._answered = None if learns else answered
 
     def ops(
         self, facts: Facts, given: Mapping[str, State], scope: str
@@ -101,10 +106,9 @@ class Analysis:
             tensors = [f"{node.name}:{index}" for index in range(len(facts.dtype_of[node.name]))]
             read = [states.get(tensor_of(name), WHOLE) for name in data_inputs(node)]
             key = (node.name, *read)
-            # Which states follow from an op's own inputs hangs on nothing else.
-            is_plain = not scope and bool(read) and self._is_plain(node, facts, read)
-            known = self.answered.get(key) if is_plain else None
-            if known is None:
+            is_kept = bool(read) and not scope and node.op not in _EXTREMES
+            answered = self._answered if is_kept and self._answered is not None else {}
+            if key not in answered:
                 view = view_of(facts, self.batch, states, node, is_joined=not scope)
                 answer = self._answer(facts, view, scope)
                 piece = given.get(f"{node.name}:0") if node.op == "VarHandleOp" else None
@@ -115,19 +119,11 @@ class Analysis:
                     answer = StayWhole(MISREAD)
                 stays = not isinstance(answer, Split) and self._is_never_cut(facts, node, scope)
                 made = [WHOLE if stays else _state(view, answer, i) for i in range(len(tensors))]
-                known = answer, made
-                if is_plain:
-                    self.answered[key] = known
-            answers[node.name], made = known
-            states.update(
-                (t, each) for t, each in zip(tensors, made, strict=True) if t not in given
-            )
+                answered[key] = answer, made
+            answers[node.name], of_outputs = answered[key]
+            new = zip(tensors, of_outputs, strict=True)
+            states.update((tensor, state) for tensor, state in new if tensor not in given)
         return answers, states
-
-    def _is_plain(self, node: NodeDef, facts: Facts, read: Sequence[State]) -> bool:
-        if node.name in facts.flat.unit_of_node or node.op in _EXTREMES or node.op in ROOTS:
-            return False
-        return not any(isinstance(state, Listed | Optioned) for state in read)
 
     def function(self, scope: str, name: str, given: Given) -> DecidedFunction | None:
         """What becomes of a function that is given this; None where it can't be opened.

@@ -214,9 +214,8 @@ def decide(
     """
     bodies = bodies or Bodies(flat.graph_def)
     analysis = Analysis(
-        batch, flat, kept_whole or {}, rules, function_answer, not_cut, left_whole, bodies
+        batch, flat, kept_whole or {}, rules, function_answer, not_cut, left_whole, bodies, answered
     )
-    analysis.answered = {} if answered is None else answered
     values = values or KnownValues(flat, properties)
     fed = _fed_states(flat, batch, axis_of_feed)
     fed.update({f"{handle}:0": state for handle, state in (pieces or {}).items()})
