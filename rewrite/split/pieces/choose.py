@@ -95,7 +95,7 @@ class PiecesChooser:
             return False
         tried, decisions = self._with_all(self._chosen | known)
         saved = sum(self.groups[each].num_bytes for each in tried.keys() - self._chosen.keys())
-        sent = travelling(self._flat, decisions)
+        sent = sum(travelling(self._flat, decisions))
         if sent - self._sent >= saved:
             return False
         self._chosen, self._best, self._sent = tried, decisions, sent
@@ -258,8 +258,8 @@ def _groups(flat: FlatGraph, properties: TensorProperties) -> list[Together]:
     return kept
 
 
-def travelling(flat: FlatGraph, decisions: Decisions) -> int:
-    """Bytes of the tensors that are joined, summed or cut, but for what no op makes."""
+def travelling(flat: FlatGraph, decisions: Decisions) -> list[int]:
+    """Bytes of each tensor that is joined, summed or cut, but for what no op makes."""
     seen: dict[tuple[str, object], int] = {}
     for node in flat.graph_def.node:
         if is_update(node.op):
@@ -273,4 +273,4 @@ def travelling(flat: FlatGraph, decisions: Decisions) -> int:
             is_whole_made = not isinstance(decisions.answer_of_op[op_of(tensor)], Split)
             if is_made and wanted != own and not (wanted is None and is_whole_made):
                 seen[tensor, wanted] = decisions.properties.num_bytes(tensor)
-    return sum(seen.values())
+    return [*seen.values()]

@@ -266,12 +266,16 @@ def _ring(devices: list[int], seconds: FloatArray) -> list[int]:
 # Pipelines of a split step: layers on devices one after another, each with all of its shards.
 
 
-def pipeline(problem: Problem, seed: int = 0) -> IntArray:
-    """i4[N]: the layers in the order of their forward ops, cut into a stage for each device.
+def pipeline(problem: Problem, seed: int = 0, width: int = 1) -> IntArray:
+    """i4[N]: the layers in the order of their forward ops, cut into stages.
 
     A layer has a variable, what reads it, its gradient and its update, for all shards. Stages take
     as long as each other on their own devices: faster ones get more. A stage has a quick link to
     the next (data_parallel.py).
+
+    Args:
+      problem: of a split step.
+      width: how many devices a stage has, which share its shards; the first has its whole ops.
     """
     # All copies of an op lie in the layer of the first of them.
     tie = tied_copies(problem).group_of_op
@@ -285,15 +289,19 @@ def pipeline(problem: Problem, seed: int = 0) -> IntArray:
     order = np.argsort(first, kind="stable")
     middle = np.cumsum(work[order]) - work[order] / 2.0
     devices = np.array(in_a_ring(problem), dtype=np.int32)
-    ends = np.cumsum(_speeds(problem, devices)) * work.sum()
+    ends = np.cumsum(_speeds(problem, devices))[width - 1 :: width] * work.sum()
     stage = np.empty(num_layers, dtype=np.int64)
-    stage[order] = np.minimum(np.searchsorted(ends, middle), len(devices) - 1)
-    return legal(problem, devices[stage[layer]].astype(np.int32))
+    stage[order] = np.minimum(np.searchsorted(ends, middle), len(devices) // width - 1)
+    place = stage[layer] * width + np.maximum(shard_of_op(problem), 0) % width
+    return legal(problem, devices[place].astype(np.int32))
 
 
 def pipelines(problem: Problem, seed: int = 0) -> IntArray:
-    """i4[1, N]: the same, as the starts of a search are."""
-    return pipeline(problem, seed)[None]
+    """i4[B, N]: a pipeline over devices, and one over groups of as many devices as shards."""
+    num_devices, num_shards = len(working_devices(problem)), int(shard_of_op(problem).max()) + 1
+    is_dealt = 1 < num_shards < num_devices and num_devices % num_shards == 0
+    widths = (1, num_shards) if is_dealt else (1,)
+    return np.stack([pipeline(problem, seed, width) for width in widths])
 
 
 def _speeds(problem: Problem, devices: IntArray) -> np.ndarray:

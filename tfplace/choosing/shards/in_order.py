@@ -75,9 +75,11 @@ def counts_that_may_fit(unsplit: ShardsFound) -> Sequence[int]:
     return counts_in_turn(problem, candidate.device_of_op, candidate.outcome.peak_bytes)
 
 
-def found_in_order(found: ShardsFound) -> ShardsFound:
-    """The same with the order in which its placements hold least."""
+def found_in_order(found: ShardsFound, seconds: float = math.inf) -> ShardsFound:
+    """The same with the best order of its placements, found in about so many seconds."""
     prepared = with_order(found.prepared, EDGES)
+    if isinstance(prepared.order, ModelOrder) and seconds < math.inf:
+        prepared.order.end_after(seconds)
     searched = in_order(prepared, found.searched)
     return dataclasses.replace(found, prepared=prepared, searched=searched)
 

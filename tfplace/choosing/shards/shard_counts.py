@@ -124,11 +124,16 @@ def _times(factor: float) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ShardsFound:
-    """A number of shards, its problem, and what its last search has found."""
+    """A number of shards, its problem, and what its last search has found.
+
+    Attributes:
+      in_order: seconds of the best step that was found with an order; inf where none was tried.
+    """
 
     shards: int
     prepared: PreparedModel
     searched: Searched
+    in_order: float = math.inf
 
     @property
     def key(self) -> float:
@@ -145,7 +150,7 @@ class ShardsFound:
     def step_seconds(self) -> float:
         """The best predicted step; inf where nothing can run."""
         best = self.searched.best
-        return math.inf if best is None else best.step_seconds
+        return self.in_order if best is None else min(best.step_seconds, self.in_order)
 
     def interrupted(self) -> "ShardsFound":
         """The same, after a signal."""

@@ -25,8 +25,8 @@ from tfplace.choosing.find_placement import Searched, find_placement
 from tfplace.choosing.memory.within_memory import within_memory
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Found
-from tfplace.choosing.scheduling.model_order import NONE, wanted_order, with_order
-from tfplace.choosing.scheduling.search_in_order import budget_beside_order
+from tfplace.choosing.scheduling.model_order import EDGES, NONE, wanted_order, with_order
+from tfplace.choosing.scheduling.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.shards.background_annealing import LongSearch, Result
 from tfplace.choosing.shards.in_order import (
     counts_that_may_fit,
@@ -45,8 +45,8 @@ from tfplace.choosing.shards.shard_counts import (
 )
 from tfplace.choosing.shards.shared_budget import TOO_LONG, ReadingTime, SharedBudget
 from tfplace.choosing.shards.split_estimate import (
-    least_in_pieces,
     least_steps,
+    promising_pieces,
     seconds_to_send,
     work_of_devices,
 )
@@ -63,10 +63,12 @@ from tfplace.units_text import seconds_text
 PROMISING = 4.0
 """One shard a device is promising if, by its work alone, its step is so many times faster than the
 best unsplit one: then reading it may take more than the whole budget."""
-CLOSE, MOST_CLOSE = 1.15, 2
+CLOSE, MOST_CLOSE = 1.2, 2
 """Within so much of the best, a number gets a second search; so many of them at most."""
 HOPEFUL = 0.9
 """Weights in pieces are tried where the least that such a step takes is so much of the best one."""
+NEAR = 1.5
+"""Numbers whose step takes so many times as long as the best one's get an order, too."""
 CORES_IN_USE = 2
 """Reading a step takes one, and where devices are present real runs are prepared on another."""
 MOST_LOOKS = 2
@@ -117,36 +119,71 @@ class ShardSearch:
         if num_devices > 1 and self._whole.serves_any_batch and numbers.is_any_known:
             for shards in shard_counts(num_devices):
                 self._skip(shards, SERVED)
-            self._try_pieces(num_devices, self._least_in_pieces(num_devices))
+            self._try_pieces(*self._pieces(num_devices))
         elif num_devices > 1:
             least = self._least_steps(shard_counts(num_devices))
             first = first_count(work_of_devices(self._whole.problem))
             # An unsplit step that can't come near is not searched any longer.
             if least.get(1, 0.0) >= PROMISING * least.get(first, math.inf):
                 self._long = None
-            pieces = self._least_in_pieces(num_devices)
-            sent = self._least_to_send(least.get(first, 0.0)) if pieces < math.inf else 0.0
-            is_first = pieces < sent
+            num_pieces, in_pieces = self._pieces(num_devices)
+            sent = self._least_to_send(least.get(first, 0.0)) if in_pieces < math.inf else 0.0
+            is_first = in_pieces < sent
             if is_first:
-                self._try_pieces(num_devices, pieces)
+                self._try_pieces(num_pieces, in_pieces)
             self._try_others(first, least)
             if not is_first:
-                self._try_pieces(num_devices, pieces)
+                self._try_pieces(num_pieces, in_pieces)
         if not numbers.is_any_known:
             self._make_it_fit()
+        order = wanted_order(self._options.problem, self._whole.is_present)
+        if order == EDGES:
+            self._judge_in_order()
         best, *others = numbers.fastest_first()
         close = [each for each in others if each.step_seconds <= best.step_seconds * CLOSE]
         if close:
             for each in (best, *close)[:MOST_CLOSE]:
                 self._longer(each, PARTS["close_numbers"].share)
+                if order == EDGES:
+                    self._longer_in_order(each.key)
         winner = numbers.winner
         decided(winner.prepared)
         if winner.shards > 1 and (best_unsplit := numbers.unsplit.searched.best) is not None:
             self._timed_later(numbers.unsplit.prepared, best_unsplit)
-        order = wanted_order(self._options.problem, self._whole.is_present)
         self._longer(winner, 1.0, order)
         told = self._told(numbers.winner)
         return told.prepared, told.searched
+
+    def _judge_in_order(self) -> None:
+        """Finds orders for the numbers that come near: pieces of weights gain most by one."""
+        numbers = self._numbers
+        limit = numbers.winner.step_seconds * NEAR
+        near = [key for key, each in numbers.found.items() if each.step_seconds <= limit]
+        part = PARTS["order_of_number"].of(self._options.budget_seconds)
+        seconds = math.inf if self._options.max_trials is not None else part
+        for key in near if len(near) > 1 and not numbers.is_interrupted else ():
+            with self._progress.working():
+                step = found_in_order(numbers.found[key], seconds).step_seconds
+            numbers.found[key] = dataclasses.replace(numbers.found[key], in_order=step)
+
+    def _longer_in_order(self, key: float) -> None:
+        """Searches on with what starts first, as the winner will be: some gain a quarter by it."""
+        tried = self._numbers.found[key]
+        options = self._budget.part(self._options, PARTS["close_numbers"].share)
+        if options is None or self._numbers.is_interrupted:
+            return
+        ordered = found_in_order(tried, options.budget_seconds)
+        searched = search_in_order(
+            ordered.prepared, options, ordered.searched, self._progress, options.budget_seconds
+        )
+        if searched.best is None or searched is ordered.searched:
+            return
+        known = dataclasses.replace(
+            tried.searched, candidates=[*tried.searched.candidates, searched.best]
+        )
+        self._numbers.found[key] = ShardsFound(
+            tried.shards, ordered.prepared, known, searched.best.step_seconds
+        )
 
     def others(self) -> list[Found]:
         """What was found for other numbers than the best, the fastest first, if it can run."""
@@ -218,27 +255,24 @@ class ShardSearch:
             return math.inf
         return max(seconds, seconds_to_send(self._whole.problem, decisions))
 
-    def _least_in_pieces(self, num_pieces: int) -> float:
-        """Seconds with the weights in pieces, one for each device; inf where there is no such step.
-
-        Where ops were timed, only what is sent counts.
-        """
+    def _pieces(self, num_devices: int) -> tuple[int, float]:
+        """The number of pieces that promises most, and its least seconds; inf for no such step."""
         left = PARTS["cutting_weights"].of(self._options.budget_seconds)
         left = min(self._left_to_read("other_numbers"), left)
         if not self._numbers.is_any_known or left <= 0.0:
-            return math.inf
-        work = functools.partial(least_in_pieces, self._whole, num_pieces)
+            return num_devices, math.inf
         try:
-            least = self._meanwhile(work, left)
+            work = functools.partial(promising_pieces, self._whole, num_devices)
+            found = self._meanwhile(work, left)
         except TfplaceError as error:
-            self._skip(num_pieces, f"can't be cut so: {str(error).splitlines()[0]}", "weights")
-            return math.inf
-        if least is None:
-            self._skip(num_pieces, TOO_LONG, "weights")
-        return math.inf if least is None else least
+            self._skip(num_devices, f"can't be cut so: {str(error).splitlines()[0]}", "weights")
+            return num_devices, math.inf
+        if found is None:
+            self._skip(num_devices, TOO_LONG, "weights")
+        return found or (num_devices, math.inf)
 
     def _try_pieces(self, num_pieces: int, least: float) -> None:
-        """Tries the weights in pieces, one for each device, if that may be the fastest."""
+        """Tries the weights in so many pieces, if that may be the fastest."""
         numbers = self._numbers
         if numbers.is_interrupted or least == math.inf:
             return
@@ -436,8 +470,8 @@ class ShardSearch:
         found_now = find_placement(
             prepared, options, self._trained, None, self._progress, known=known, stages=stages
         )
-        self._budget.note(shards, found_now.result)
         found_of = ShardsFound(shards, prepared, found_now)
+        self._budget.note(found_of.key, found_now.result)
         self._numbers.found[found_of.key] = found_of
         for each in found_now.baselines:
             if each.name == DATA_PARALLEL and not found_of.cuts_weights:
@@ -461,5 +495,5 @@ class ShardSearch:
         searched = find_placement(
             tried.prepared, options, self._trained, None, self._progress, earlier, stages=stages
         )
-        self._budget.note(tried.shards, searched.result)
+        self._budget.note(tried.key, searched.result)
         self._numbers.found[tried.key] = dataclasses.replace(tried, searched=searched)

@@ -15,7 +15,7 @@ class SharedBudget:
         """The clock runs from here on."""
         self._options = options
         self._began = time.monotonic()
-        self._searches: list[tuple[int, SearchResult]] = []  # each with its number of shards
+        self._searches: list[tuple[float, SearchResult]] = []  # each with ShardsFound.key
 
     @property
     def elapsed(self) -> float:
@@ -27,9 +27,9 @@ class SharedBudget:
         """Seconds; below 0 where more were used."""
         return self._options.budget_seconds - self.elapsed
 
-    def note(self, shards: int, result: SearchResult) -> None:
-        """Takes a search of a number of shards that is over."""
-        self._searches.append((shards, result))
+    def note(self, key: float, result: SearchResult) -> None:
+        """Takes a search of a number of shards, with ShardsFound.key, that is over."""
+        self._searches.append((key, result))
 
     def part(self, limits: OptimizeOptions, share: float = 1.0) -> OptimizeOptions | None:
         """Limits of a search that gets a share of what is left; None where no seconds are.
@@ -50,15 +50,21 @@ class SharedBudget:
 
     def beside(self, reported: SearchResult) -> list[Beside]:
         """All searches but one, those of a number of shards together."""
-        others = [(shards, each) for shards, each in self._searches if each is not reported]
+        others = [(key, each) for key, each in self._searches if each is not reported]
         return [
             Beside(
-                "unsplit" if shards == 1 else f"{shards} shards",
-                sum(each.num_trials for count, each in others if count == shards),
-                sum(each.seconds for count, each in others if count == shards),
+                _name(key),
+                sum(each.num_trials for own, each in others if own == key),
+                sum(each.seconds for own, each in others if own == key),
             )
-            for shards in sorted({shards for shards, _ in others})
+            for key in sorted({key for key, _ in others})
         ]
+
+
+def _name(key: float) -> str:
+    if key == 1.0:
+        return "unsplit"
+    return f"{int(key)} {'shards' if key == int(key) else 'pieces'}"
 
 
 TOO_LONG = "not tried: reading and pricing it would have taken too much of the budget"

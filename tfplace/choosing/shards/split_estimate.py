@@ -23,8 +23,10 @@ from rewrite.split.decision import Split
 from rewrite.split.pieces.choose import travelling
 from rewrite.split.states import Partial, State, Whole
 from tfplace.algorithms.placers.legal import working_devices
+from tfplace.algorithms.placers.one_shot import single_devices
 from tfplace.bounds.load_bound import best_weights, load_of
 from tfplace.bounds.relaxation import device_classes
+from tfplace.choosing.scheduling.list_schedules import path_to_end
 from tfplace.grouping.quotient import BoolArray
 from tfplace.preparing.prepare import PreparedModel, places_of_shards
 
@@ -68,31 +70,58 @@ def _work(problem: Problem, copies: "Copies", count: int) -> float:
     return _spread(problem, np.where(copies.is_split[:, None], together, own))
 
 
-def least_in_pieces(prepared: PreparedModel, num_pieces: int) -> float:
-    """Seconds of the step with its weights in so many pieces: its work, or what its parts send.
+def promising_pieces(prepared: PreparedModel, num_devices: int) -> tuple[int, float]:
+    """Into how many pieces weights had best be cut: one for each device, or half, a quarter of it.
 
-    Where ops were timed, what its parts send; inf for what serves any batch, and would take one.
+    Fewer pieces send less, and as many groups of devices may work on layers beside each other. But
+    a layer at a time is no faster than its work on that many devices. Where ops were timed it is a
+    piece for each device: what copies take is not known.
+
+    Returns:
+      That number, and what its step takes at least: its work, or what its parts send, in seconds;
+      inf for what serves any batch, and would take one.
 
     Raises:
       UsageError: no weight can be cut so.
     """
-    places = places_of_shards(prepared.cluster, num_pieces)  # as it is split with, if it is
-    decisions = prepared.to_split.decisions(None, places, num_pieces=num_pieces)
+    places = places_of_shards(prepared.cluster, num_devices)  # as it is split with, if it is
+    decisions = prepared.to_split.decisions(None, places, num_pieces=num_devices)
     if prepared.serves_any_batch and not decisions.takes_any_batch:
-        return math.inf
+        return num_devices, math.inf
     problem = prepared.problem
     if prepared.costs.source != "analytic":
-        return seconds_to_send(problem, decisions)
+        return num_devices, seconds_to_send(problem, decisions)
     copies = copies_of(problem, prepared.cluster.devices, decisions)
-    return max(_work(problem, copies, num_pieces), seconds_to_send(problem, decisions))
+    ops = np.arange(problem.num_ops)
+    alone = min(single_devices(problem), key=lambda each: problem.op_seconds[ops, each].sum())
+    path = path_to_end(problem, alone).max()
+    sizes, (rate, latency) = travelling(decisions.facts.flat, decisions), _usual_link(problem)
+
+    def estimated(count: int) -> float:
+        sent = sum((count - 1.0) * (latency + size / count / rate) for size in sizes)
+        work = max(_work(problem, copies, num_devices), path / count)
+        return work + sent * count / num_devices
+
+    counts = [num_devices]
+    while counts[-1] % 2 == 0 and counts[-1] > 2:
+        counts.append(counts[-1] // 2)
+    best = min(counts, key=estimated)
+    return best, max(_work(problem, copies, best), seconds_to_send(problem, decisions))
 
 
 def seconds_to_send(problem: Problem, decisions: Decisions) -> float:
     """What the parts of a split step send at least, each over a link of its own."""
+    share = 1.0 - 1.0 / len(working_devices(problem))
+    return sum(travelling(decisions.facts.flat, decisions)) * share / _usual_link(problem)[0]
+
+
+def _usual_link(problem: Problem) -> tuple[float, float]:
+    """Bytes a second, and seconds of a transfer, of the link between two devices that compute."""
     devices = working_devices(problem)
-    rates = problem.link_bytes_per_second[np.ix_(devices, devices)]
-    rate = float(np.median(rates[~np.eye(len(devices), dtype=bool)]))
-    return travelling(decisions.facts.flat, decisions) * (1.0 - 1.0 / len(devices)) / rate
+    between = np.ix_(devices, devices)
+    others = ~np.eye(len(devices), dtype=bool)
+    rates = problem.link_bytes_per_second[between][others]
+    return float(np.median(rates)), float(np.median(problem.link_latency[between][others]))
 
 
 def copies_of(problem: Problem, devices: Sequence[Device], decisions: Decisions) -> Copies:

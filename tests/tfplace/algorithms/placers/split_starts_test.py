@@ -11,6 +11,7 @@ from tfplace.algorithms.placers.data_parallel import (
     data_parallel,
     data_parallel_starts,
     pipeline,
+    pipelines,
     shards_by_speed,
 )
 from tfplace.algorithms.table import one_shot, policy_of, split_starts
@@ -77,6 +78,17 @@ def test_a_pipelines_layers_lie_on_one_device_with_all_shards():
         assert len({where[f"l{layer}/shard_{m}"] for m in range(3)}) == 1
         assert where[f"w{layer}"] == where[f"update{layer}"]
     assert {where[f"l{layer}/shard_0"] for layer in range(4)} == {1, 2}
+
+
+def test_with_twice_as_many_devices_as_shards_a_stage_has_a_device_for_each_shard():
+    problem = split_step(2, num_layers=4, num_devices=5)
+    narrow, wide = pipelines(problem)
+    where = by_name(problem, wide)
+    for layer in range(4):
+        assert where[f"l{layer}/shard_1"] == where[f"l{layer}/shard_0"] + 1
+        assert where[f"w{layer}"] == where[f"l{layer}/shard_0"]
+    assert {where[f"l{layer}/shard_0"] for layer in range(4)} == {1, 3}
+    assert np.array_equal(narrow, pipeline(problem))
 
 
 def test_the_unsplit_placement_is_taken_over_for_all_shards():

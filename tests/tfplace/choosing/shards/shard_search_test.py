@@ -70,13 +70,15 @@ class _World:
         self.serves_any_batch, self.left_at_first = False, Limits(0.0)
         self.left_whole, self.whole_takes = frozenset[str](), 1.0
         self.whole_takes_of = dict[int, float]()
-        self.least_pieces, self.to_send = math.inf, 0.0
+        self.least_pieces, self.to_send, self.num_pieces = math.inf, 0.0, 0
+        self.order_takes = dict[float, float]()
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
             "least_steps": lambda whole, axes, counts, left_whole: self.least,
             "ops_left_whole": lambda whole, axes: self.left_whole,
-            "least_in_pieces": lambda whole, count: self.least_pieces,
+            "promising_pieces": lambda whole, count: (self.num_pieces or count, self.least_pieces),
+            "found_in_order": self.found_in_order,
             "places_of_shards": lambda cluster, count: (),
             "seconds_to_send": lambda problem, decisions: self.to_send,
             "lower_bound_seconds": lambda problem: self.bound,
@@ -121,6 +123,10 @@ class _World:
             baselines.append(Candidate("data_parallel", 4, outcome))  # type: ignore[arg-type]
         candidates = [found] if earlier is None else [*earlier.candidates, found]
         return Searched(baselines, candidates, _result(options.max_trials or 10, stops))
+
+    def found_in_order(self, found, seconds=math.inf):
+        step = self._steps[found.key] * self.order_takes.get(found.key, 1.0)
+        return dataclasses.replace(found, in_order=step)
 
     def run(self, order="none", **options):
         given = OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO, order=order), **options)
@@ -479,3 +485,20 @@ def test_weights_in_pieces_that_promise_nothing_are_not_read(monkeypatch):
     assert of_weights(searched).reason == (
         "not tried: its work, or what it sends, takes 280 ms at least"
     )
+
+
+def test_so_many_pieces_are_read_as_promise_most(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2.5: 0.2})
+    world.least, world.to_send = {1: 0.9, 2: 0.5, 4: 0.25, 8: 0.25}, 0.5
+    world.num_pieces, world.least_pieces = 2, 0.1
+    found, _, searched = world.run()
+    assert found == 2 and of_weights(searched).shards == 2
+
+
+@pytest.mark.parametrize("order", ["none", "edges"])
+def test_numbers_that_come_near_are_judged_with_an_order(monkeypatch, order):
+    world = _World(monkeypatch, {1: 1.0, 2: 2.0, 4: 2.0, 8: 2.0, 2.5: 1.3})
+    world.least, world.num_pieces, world.least_pieces = {1: 0.9, 2: 0.5, 4: 0.9}, 2, 0.5
+    world.order_takes = {2.5: 0.7}
+    found, _, _ = world.run(order=order, budget_seconds=600.0)
+    assert found == (2 if order == "edges" else 1)

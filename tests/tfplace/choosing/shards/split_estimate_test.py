@@ -12,7 +12,7 @@ from rewrite.split.split_model import StepToSplit
 from tests.tables.suite import mixed_cluster
 from tfplace.bounds.load_bound import best_weights, load_of
 from tfplace.bounds.relaxation import device_classes
-from tfplace.choosing.shards.split_estimate import least_steps
+from tfplace.choosing.shards.split_estimate import least_steps, promising_pieces
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
 
@@ -61,3 +61,20 @@ def test_nothing_is_said_of_timed_ops_or_of_what_cannot_be_split(options):
     made_up = StepToSplit(dataclasses.replace(whole.source, origins={}))
     assert least_steps(dataclasses.replace(whole, to_split=made_up), None, COUNTS) == {}
     assert least_steps(whole, {"no_such_input": 0}, COUNTS) == {}
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "wanted"),
+    [
+        ("rnnlm", {"num_steps": 6, "hidden_size": 1024}, 2),  # two layers, a step apart
+        ("alexnet", {}, 8),  # one layer after another
+    ],
+)
+def test_weights_are_cut_into_fewer_pieces_where_layers_work_beside_each_other(
+    tmp_path, network, options, wanted
+):
+    model = str(tmp_path / "model.pb")
+    size = ("tiny",) if network == "rnnlm" else ()
+    zoo.write(zoo.build(network, *size, **options), model)
+    prepared = prepare(ProblemOptions(model, cluster="v100x8"), trace=False)
+    assert promising_pieces(prepared, 8)[0] == wanted
