@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from graphs.errors import TfplaceError
+from tfplace.algorithms.annealing.config import LARGE_OPS
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.bounds.lower_bound import lower_bound_seconds
@@ -159,8 +160,11 @@ class ShardSearch:
         numbers = self._numbers
         limit = numbers.winner.step_seconds * NEAR
         near = [key for key, each in numbers.found.items() if each.step_seconds <= limit]
-        part = PARTS["order_of_number"].of(self._options.budget_seconds)
-        seconds = math.inf if self._options.max_trials is not None else part
+        seconds = PARTS["order_of_number"].of(self._options.budget_seconds)
+        if self._options.max_trials is not None:
+            seconds = math.inf
+        elif max(numbers.found[key].prepared.problem.num_ops for key in near) > LARGE_OPS:
+            return  # one order would take longer
         for key in near if len(near) > 1 and not numbers.is_interrupted else ():
             with self._progress.working():
                 step = found_in_order(numbers.found[key], seconds).step_seconds
