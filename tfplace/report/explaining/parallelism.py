@@ -135,11 +135,12 @@ def _as_groups(known: Parallelism, problem: Problem, by_op: "Work") -> Paralleli
     if share < MOSTLY or not all(devices for _, devices in known.groups):
         return known
     sizes = {len(devices) for _, devices in known.groups}
-    if sizes == {1}:
-        kind = TENSOR_PARALLEL if _has_pieces(problem, by_op) else DATA_PARALLEL
-        return dataclasses.replace(known, kind=kind, true_share=share)
     if len(sizes) > 1:
         return known
+    if _has_pieces(problem, by_op):
+        return dataclasses.replace(known, kind=TENSOR_PARALLEL, true_share=share)
+    if sizes == {1}:
+        return dataclasses.replace(known, kind=DATA_PARALLEL, true_share=share)
     level, found = levels(problem.graph), []
     for shards, devices in known.groups:
         inside = np.isin(by_op.shard_of_op, shards) & np.isin(by_op.device_of_op, devices)
@@ -319,8 +320,12 @@ def _kind(found: Parallelism, problem: Problem, names: Sequence[str]) -> str:
         over = _devices([device for _, mine in found.groups for device in mine], problem)
         own = doubt and f"{doubt}on the shard's own device"
         if found.kind == TENSOR_PARALLEL:
-            on_each = "a piece of each weight that is cut on each"
-            return f"{mostly}tensor parallel over {over}, {on_each}{own}"
+            where, own = "on each", own.replace("shard", "piece")
+            if len(found.groups[0][1]) > 1:
+                where = f"in each group: {_lists(found, names)}"
+                own = own.replace("own device", "own group")
+            piece = f"a piece of each weight that is cut {where}"
+            return f"{mostly}tensor parallel over {over}, {piece}{own}"
         spread = _variables(found, names)
         return f"{mostly}data parallel over {over}{_on_each(found, names)}{spread}{own}"
     if found.kind == GROUPS:
@@ -372,5 +377,10 @@ def _groups_text(found: Parallelism, names: Sequence[str]) -> str:
         inside = f", each a pipeline of {len(found.stages)} stages"
     else:
         inside = f", each model parallel over {len(found.groups[0][1])} devices"
-    lists = "; ".join(" + ".join(names[d] for d in devices) for _, devices in found.groups)
+    lists = _lists(found, names)
     return f"data parallel in {len(found.groups)} groups of devices ({lists}){inside}"
+
+
+def _lists(found: Parallelism, names: Sequence[str]) -> str:
+    """The groups' devices."""
+    return "; ".join(" + ".join(names[d] for d in devices) for _, devices in found.groups)

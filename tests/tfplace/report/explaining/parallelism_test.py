@@ -104,6 +104,11 @@ def test_pieces_of_weights_are_no_parts_of_a_batch():
     pieces = dataclasses.replace(STEP, graph=dataclasses.replace(STEP.graph, op_types=types))
     assert told(lambda layer, shard: 1, pieces) == (kinds.ONE_DEVICE, "")
     assert told(lambda layer, shard: 1 + (shard or 0), pieces)[0] == kinds.TENSOR_PARALLEL
+    assert told(lambda layer, shard: 1 + (shard or 0) % 2 * 2 + layer % 2, pieces) == (
+        kinds.TENSOR_PARALLEL,
+        "tensor parallel over 4 GPUs, a piece of each weight that is cut in each group: "
+        "GPU:0 + GPU:1; GPU:2 + GPU:3",
+    )
 
 
 def test_stages():
