@@ -90,6 +90,32 @@ def _shares(seconds: FloatArray, whole: FloatArray) -> FloatArray:
     return np.divide(seconds, whole, out=np.ones(len(seconds)), where=is_priced)
 
 
+def with_prices_of_whole(
+    costs: Costs, op_names: Sequence[str], whole: Costs, whole_names: Sequence[str], parts: int
+) -> Costs:
+    """The same where a copy that has no price takes its part of what the unsplit op takes.
+
+    Its sizes may be unknown in the split step alone. As good as free, such a step would win.
+
+    Args:
+      costs, op_names: of the split step; what was timed stays as it is.
+      whole, whole_names: of the unsplit step.
+      parts: into how many it is split.
+    """
+    index = {name: number for number, name in enumerate(whole_names)}
+    found = np.array([index.get(_COPY.sub("", name, count=1), -1) for name in op_names])
+    is_known = ~costs.covered & (found >= 0) & whole.covered[found]
+    if not is_known.any() or not costs.source == whole.source == "analytic":
+        return costs
+    part = np.where(is_known[:, None], whole.op_seconds[found] / parts, 0.0)
+    runs = np.isfinite(costs.op_seconds) & np.isfinite(part)
+    seconds = np.where(runs, np.maximum(costs.op_seconds, part), costs.op_seconds)
+    note = f"of these, {is_known.sum()} copies count as their part of what the unsplit op takes"
+    return dataclasses.replace(
+        costs, op_seconds=seconds, covered=costs.covered | is_known, notes=(*costs.notes, note)
+    )
+
+
 _log = logging.getLogger("tfplace")
 
 BEGIN_SECONDS, SECONDS_PER_OP, LEAST_STEPS, LONGER = 2.0, 8e-4, 4, 1.3

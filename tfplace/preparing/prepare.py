@@ -42,7 +42,7 @@ from tfplace.measurement.training_run import ExecutedNode
 from tfplace.preparing.cost_cache import CostCache
 from tfplace.preparing.executed_graph import attribute
 from tfplace.preparing.executed_run import STEPS
-from tfplace.preparing.find_costs import TimedStep, find_costs
+from tfplace.preparing.find_costs import TimedStep, find_costs, with_prices_of_whole
 from tfplace.preparing.loaded_model import LoadedModel, load_model
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.steps_read import StepsRead
@@ -220,6 +220,9 @@ def prepare(
     cache, known = CostCache(options.cost_cache), None if earlier is None else earlier.timed
     began = time.process_time()
     costs, timed = find_costs(model, cluster, is_timed, cache, limits, known)
+    if earlier is not None and earlier.split is None and model.split is not None:
+        own, whole = built.graph.op_names, earlier.built.graph.op_names
+        costs = with_prices_of_whole(costs, own, earlier.costs, whole, options.num_shards)
     pricing = time.process_time() - began
     model = dataclasses.replace(model, reading_seconds=model.reading_seconds + pricing)
     kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None

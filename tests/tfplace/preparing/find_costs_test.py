@@ -12,14 +12,14 @@ from graphs.building.build import build_op_graph
 from graphs.building.flatten import flatten
 from graphs.building.shapes import infer
 from graphs.loading.load import load
-from graphs.pricing.costs import Provenance
+from graphs.pricing.costs import Costs, Provenance
 from graphs.problem import Infeasible
 from rewrite.split.split_model import StepToSplit
 from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
 from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing import find_costs as module
 from tfplace.preparing.cost_cache import CostCache
-from tfplace.preparing.find_costs import find_costs
+from tfplace.preparing.find_costs import find_costs, with_prices_of_whole
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.node_seconds import TracedNodes
 
@@ -137,3 +137,16 @@ def test_another_graph_has_other_costs(
     other = dataclasses.replace(model.flat, graph_def=graph_def, feeds=feeds)
     find_costs(dataclasses.replace(model, flat=other), CLUSTER, True, cache, BRIEF)
     assert traces == ([0] if change == "nothing" else [0, 0])
+
+
+def test_a_copy_without_a_price_takes_its_part_of_the_whole_op():
+    whole = Costs(np.array([[8.0, np.inf], [2.0, 4.0]]), "analytic", np.array([True, True]))
+    names = ["a/shard_0", "a/shard_1", "b", "a/joined", "c/shard_0"]
+    seconds = np.array([[0.1, np.inf], [3.0, np.inf], [2.0, 4.0], [0.1, 0.1], [0.1, 0.1]])
+    own = Costs(seconds, "analytic", np.array([False, True, True, False, False]), ("some",))
+    found = with_prices_of_whole(own, names, whole, ["a", "b"], 2)
+    assert found.op_seconds.tolist() == [[4.0, np.inf], *seconds[1:].tolist()]
+    assert found.covered.tolist() == [True, True, True, False, False]
+    assert found.notes[1].startswith("of these, 1 copies")
+    priced = dataclasses.replace(own, covered=np.ones(5, bool))
+    assert with_prices_of_whole(priced, names, whole, ["a", "b"], 2) is priced
