@@ -120,21 +120,21 @@ class ShardSearch:
         if num_devices > 1 and self._whole.serves_any_batch and numbers.is_any_known:
             for shards in shard_counts(num_devices):
                 self._skip(shards, SERVED)
-            self._try_pieces(*self._pieces(num_devices))
+            self._try_pieces(self._pieces(num_devices))
         elif num_devices > 1:
             least = self._least_steps(shard_counts(num_devices))
             first = first_count(work_of_devices(self._whole.problem))
             # An unsplit step that can't come near is not searched any longer.
             if least.get(1, 0.0) >= PROMISING * least.get(first, math.inf):
                 self._long = None
-            num_pieces, in_pieces = self._pieces(num_devices)
-            sent = self._least_to_send(least.get(first, 0.0)) if in_pieces < math.inf else 0.0
-            is_first = in_pieces < sent
+            pieces = self._pieces(num_devices)
+            sent = self._least_to_send(least.get(first, 0.0)) if pieces else 0.0
+            is_first = any(seconds < sent for _, seconds in pieces[:1])
             if is_first:
-                self._try_pieces(num_pieces, in_pieces)
+                self._try_pieces(pieces)
             self._try_others(first, least)
             if not is_first:
-                self._try_pieces(num_pieces, in_pieces)
+                self._try_pieces(pieces)
         if not numbers.is_any_known:
             self._make_it_fit()
         order = wanted_order(self._options.problem, self._whole.is_present)
@@ -259,35 +259,36 @@ class ShardSearch:
             return math.inf
         return max(seconds, seconds_to_send(self._whole.problem, decisions))
 
-    def _pieces(self, num_devices: int) -> tuple[int, float]:
-        """The number of pieces that promises most, and its least seconds; inf for no such step."""
+    def _pieces(self, num_devices: int) -> Sequence[tuple[int, float]]:
+        """The numbers of pieces that promise most, and the least seconds of each."""
         left = PARTS["cutting_weights"].of(self._options.budget_seconds)
         left = min(self._left_to_read("other_numbers"), left)
         if not self._numbers.is_any_known or left <= 0.0:
-            return num_devices, math.inf
+            return ()
         try:
             work = functools.partial(promising_pieces, self._whole, num_devices)
             found = self._meanwhile(work, left)
         except TfplaceError as error:
             self._skip(num_devices, f"can't be cut so: {str(error).splitlines()[0]}", "weights")
-            return num_devices, math.inf
+            return ()
         if found is None:
             self._skip(num_devices, TOO_LONG, "weights")
-        return found or (num_devices, math.inf)
+        return found or ()
 
-    def _try_pieces(self, num_pieces: int, least: float) -> None:
-        """Tries the weights in so many pieces, if that may be the fastest."""
+    def _try_pieces(self, pieces: Sequence[tuple[int, float]]) -> None:
+        """Tries the weights in each number of pieces that may be the fastest."""
         numbers = self._numbers
-        if numbers.is_interrupted or least == math.inf:
-            return
-        reason = self._reading.too_long(num_pieces, self._left_to_read("shard_per_device"))
-        if least > numbers.winner.step_seconds * HOPEFUL:
-            took = seconds_text(least)
-            reason = f"not tried: its work, or what it sends, takes {took} at least"
-        if reason:
-            self._skip(num_pieces, reason, "weights")
-        else:
-            self._read(num_pieces, self._budget.left, cuts_weights=True)
+        for num_pieces, least in pieces:
+            if numbers.is_interrupted:
+                return
+            reason = self._reading.too_long(num_pieces, self._left_to_read("shard_per_device"))
+            if least > numbers.winner.step_seconds * HOPEFUL:
+                took = seconds_text(least)
+                reason = f"not tried: its work, or what it sends, takes {took} at least"
+            if reason:
+                self._skip(num_pieces, reason, "weights")
+            else:
+                self._read(num_pieces, self._budget.left, cuts_weights=True)
 
     def _is_uncertain(
         self,

@@ -8,7 +8,6 @@ does it in less than all devices together.
 """
 
 import dataclasses
-import math
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -70,7 +69,12 @@ def _work(problem: Problem, copies: "Copies", count: int) -> float:
     return _spread(problem, np.where(copies.is_split[:, None], together, own))
 
 
-def promising_pieces(prepared: PreparedModel, num_devices: int) -> tuple[int, float]:
+MUCH_FASTER = 0.75
+"""Fewer pieces than devices are tried first if their step is estimated at so much of the other's:
+the estimate has all groups of devices work all the time, and so tells too little."""
+
+
+def promising_pieces(prepared: PreparedModel, num_devices: int) -> list[tuple[int, float]]:
     """Into how many pieces weights had best be cut: one for each device, or half, a quarter of it.
 
     Fewer pieces send less, and as many groups of devices may work on layers beside each other. But
@@ -78,8 +82,8 @@ def promising_pieces(prepared: PreparedModel, num_devices: int) -> tuple[int, fl
     piece for each device: what copies take is not known.
 
     Returns:
-      That number, and what its step takes at least: its work, or what its parts send, in seconds;
-      inf for what serves any batch, and would take one.
+      The numbers to try, and what the step takes at least in each: its work, or what its parts
+      send, in seconds. Nothing for what serves any batch, and would take one.
 
     Raises:
       UsageError: no weight can be cut so.
@@ -87,10 +91,10 @@ def promising_pieces(prepared: PreparedModel, num_devices: int) -> tuple[int, fl
     places = places_of_shards(prepared.cluster, num_devices)  # as it is split with, if it is
     decisions = prepared.to_split.decisions(None, places, num_pieces=num_devices)
     if prepared.serves_any_batch and not decisions.takes_any_batch:
-        return num_devices, math.inf
+        return []
     problem = prepared.problem
     if prepared.costs.source != "analytic":
-        return num_devices, seconds_to_send(problem, decisions)
+        return [(num_devices, seconds_to_send(problem, decisions))]
     copies = copies_of(problem, prepared.cluster.devices, decisions)
     ops = np.arange(problem.num_ops)
     alone = min(single_devices(problem), key=lambda each: problem.op_seconds[ops, each].sum())
@@ -106,7 +110,11 @@ def promising_pieces(prepared: PreparedModel, num_devices: int) -> tuple[int, fl
     while counts[-1] % 2 == 0 and counts[-1] > 2:
         counts.append(counts[-1] // 2)
     best = min(counts, key=estimated)
-    return best, max(_work(problem, copies, best), seconds_to_send(problem, decisions))
+    wanted = [num_devices, best]
+    if estimated(best) < MUCH_FASTER * estimated(num_devices):
+        wanted.reverse()
+    sent = seconds_to_send(problem, decisions)
+    return [(each, max(_work(problem, copies, each), sent)) for each in dict.fromkeys(wanted)]
 
 
 def seconds_to_send(problem: Problem, decisions: Decisions) -> float:

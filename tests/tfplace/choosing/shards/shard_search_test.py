@@ -71,13 +71,14 @@ class _World:
         self.left_whole, self.whole_takes = frozenset[str](), 1.0
         self.whole_takes_of = dict[int, float]()
         self.least_pieces, self.to_send, self.num_pieces = math.inf, 0.0, 0
+        self.more_pieces = list[int]()
         self.order_takes = dict[float, float]()
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
             "least_steps": lambda whole, axes, counts, left_whole: self.least,
             "ops_left_whole": lambda whole, axes: self.left_whole,
-            "promising_pieces": lambda whole, count: (self.num_pieces or count, self.least_pieces),
+            "promising_pieces": lambda whole, count: self.in_pieces_of(count),
             "found_in_order": self.found_in_order,
             "places_of_shards": lambda cluster, count: (),
             "seconds_to_send": lambda problem, decisions: self.to_send,
@@ -123,6 +124,10 @@ class _World:
             baselines.append(Candidate("data_parallel", 4, outcome))  # type: ignore[arg-type]
         candidates = [found] if earlier is None else [*earlier.candidates, found]
         return Searched(baselines, candidates, _result(options.max_trials or 10, stops))
+
+    def in_pieces_of(self, count):
+        numbers = dict.fromkeys([self.num_pieces or count, *self.more_pieces])
+        return [(each, self.least_pieces) for each in numbers if self.least_pieces < math.inf]
 
     def found_in_order(self, found, seconds=math.inf):
         step = self._steps[found.key] * self.order_takes.get(found.key, 1.0)
@@ -493,6 +498,17 @@ def test_so_many_pieces_are_read_as_promise_most(monkeypatch):
     world.num_pieces, world.least_pieces = 2, 0.1
     found, _, searched = world.run()
     assert found == 2 and of_weights(searched).shards == 2
+
+
+def test_another_number_of_pieces_is_tried_besides(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2.5: 0.2, 4.5: 0.1})
+    world.least, world.to_send = {1: 0.9, 2: 0.5, 4: 0.25, 8: 0.25}, 0.5
+    world.num_pieces, world.more_pieces, world.least_pieces = 2, [4], 0.05
+    found, _, searched = world.run()
+    assert found == 4 and [each.shards for each in searched.shards if each.cut == "weights"] == [
+        2,
+        4,
+    ]
 
 
 @pytest.mark.parametrize("order", ["none", "edges"])

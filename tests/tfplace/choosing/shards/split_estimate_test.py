@@ -66,8 +66,8 @@ def test_nothing_is_said_of_timed_ops_or_of_what_cannot_be_split(options):
 @pytest.mark.parametrize(
     ("network", "options", "wanted"),
     [
-        ("rnnlm", {"num_steps": 6, "hidden_size": 1024}, 2),  # two layers, a step apart
-        ("alexnet", {}, 8),  # one layer after another
+        ("rnnlm", {"num_steps": 6, "hidden_size": 1024}, [2, 8]),  # two layers, a step apart
+        ("alexnet", {}, [8]),  # one layer after another
     ],
 )
 def test_weights_are_cut_into_fewer_pieces_where_layers_work_beside_each_other(
@@ -77,4 +77,4 @@ def test_weights_are_cut_into_fewer_pieces_where_layers_work_beside_each_other(
     size = ("tiny",) if network == "rnnlm" else ()
     zoo.write(zoo.build(network, *size, **options), model)
     prepared = prepare(ProblemOptions(model, cluster="v100x8"), trace=False)
-    assert promising_pieces(prepared, 8)[0] == wanted
+    assert [each for each, _ in promising_pieces(prepared, 8)] == wanted
