@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -158,12 +159,12 @@ class ShardSearch:
     def _judge_in_order(self) -> None:
         """Finds orders for the numbers that come near: pieces of weights gain most by one."""
         numbers = self._numbers
-        limit = numbers.winner.step_seconds * NEAR
+        limit = min(numbers.winner.step_seconds * NEAR, sys.float_info.max)  # what can't run isn't
         near = [key for key, each in numbers.found.items() if each.step_seconds <= limit]
         seconds = PARTS["order_of_number"].of(self._options.budget_seconds)
         if self._options.max_trials is not None:
             seconds = math.inf
-        elif max(numbers.found[key].prepared.problem.num_ops for key in near) > LARGE_OPS:
+        elif any(numbers.found[key].prepared.problem.num_ops > LARGE_OPS for key in near):
             return  # one order would take longer
         for key in near if len(near) > 1 and not numbers.is_interrupted else ():
             with self._progress.working():
