@@ -257,7 +257,8 @@ def steps() -> dict[str, object]:
     for row in ROWS:
         ratio = predicted[row] / row.milliseconds
         device = row.group or f"{row.gpu.partition('x')[0].upper()}, {row.precision}"
-        ratios.setdefault(device, []).append(ratio)
+        if not row.group:
+            ratios.setdefault(device, []).append(ratio)
         name = f"{row.network}, {row.batch}{', forward' * row.is_forward}"
         found.append([device, name, predicted[row], row.milliseconds, ratio, row.source])
     for device, each in ratios.items():
