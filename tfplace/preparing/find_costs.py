@@ -102,10 +102,12 @@ def with_prices_of_whole(
       whole, whole_names: of the unsplit step.
       parts: into how many it is split.
     """
+    if costs.covered.all() or not costs.source == whole.source == "analytic":
+        return costs
     index = {name: number for number, name in enumerate(whole_names)}
     found = np.array([index.get(_COPY.sub("", name, count=1), -1) for name in op_names])
     is_known = ~costs.covered & (found >= 0) & whole.covered[found]
-    if not is_known.any() or not costs.source == whole.source == "analytic":
+    if not is_known.any():
         return costs
     part = np.where(is_known[:, None], whole.op_seconds[found] / parts, 0.0)
     runs = np.isfinite(costs.op_seconds) & np.isfinite(part)

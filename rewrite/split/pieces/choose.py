@@ -120,8 +120,7 @@ class PiecesChooser:
         pieces = {handle: state for n, state in chosen.items() for handle in self.groups[n].handles}
         return decide(
             self._flat, self._properties, self._num, {}, self._kept_whole,
-            bodies=self._bodies, values=self._values, pieces=pieces,
-            answered=self._answered,
+            bodies=self._bodies, values=self._values, pieces=pieces, answered=self._answered,
         )  # fmt: skip
 
     def _wanted_of(self, group: Together, decisions: Decisions) -> Sharded | None:

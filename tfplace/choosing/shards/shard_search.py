@@ -183,12 +183,18 @@ class ShardSearch:
         )
         if searched.best is None or searched is ordered.searched:
             return
+        took = searched.beside[-1]
+        self._budget.note(
+            key,
+            dataclasses.replace(searched.result, num_trials=took.num_trials, seconds=took.seconds),
+        )
         known = dataclasses.replace(
             tried.searched, candidates=[*tried.searched.candidates, searched.best]
         )
-        self._numbers.found[key] = ShardsFound(
-            tried.shards, ordered.prepared, known, searched.best.step_seconds
-        )
+        step = searched.best.step_seconds
+        found = ShardsFound(tried.shards, ordered.prepared, known, step)
+        is_over = searched.result.interrupted
+        self._numbers.found[key] = found.interrupted() if is_over else found
 
     def others(self) -> list[Found]:
         """What was found for other numbers than the best, the fastest first, if it can run."""

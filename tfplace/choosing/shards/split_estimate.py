@@ -99,12 +99,12 @@ def promising_pieces(prepared: PreparedModel, num_devices: int) -> list[tuple[in
     ops = np.arange(problem.num_ops)
     alone = min(single_devices(problem), key=lambda each: problem.op_seconds[ops, each].sum())
     path = path_to_end(problem, alone).max()
+    spread = _work(problem, copies, num_devices)
     sizes, (rate, latency) = travelling(decisions.facts.flat, decisions), _usual_link(problem)
 
     def estimated(count: int) -> float:
-        sent = sum((count - 1.0) * (latency + size / count / rate) for size in sizes)
-        work = max(_work(problem, copies, num_devices), path / count)
-        return work + sent * count / num_devices
+        sent = (count - 1.0) * (len(sizes) * latency + sum(sizes) / count / rate)
+        return max(spread, path / count) + sent * count / num_devices
 
     counts = [num_devices]
     while counts[-1] % 2 == 0 and counts[-1] > 2:
@@ -113,14 +113,18 @@ def promising_pieces(prepared: PreparedModel, num_devices: int) -> list[tuple[in
     wanted = [num_devices, best]
     if estimated(best) < MUCH_FASTER * estimated(num_devices):
         wanted.reverse()
-    sent = seconds_to_send(problem, decisions)
+    sent = _seconds_to_send(problem, sizes)
     return [(each, max(_work(problem, copies, each), sent)) for each in dict.fromkeys(wanted)]
 
 
 def seconds_to_send(problem: Problem, decisions: Decisions) -> float:
     """What the parts of a split step send at least, each over a link of its own."""
+    return _seconds_to_send(problem, travelling(decisions.facts.flat, decisions))
+
+
+def _seconds_to_send(problem: Problem, sizes: Sequence[int]) -> float:
     share = 1.0 - 1.0 / len(working_devices(problem))
-    return sum(travelling(decisions.facts.flat, decisions)) * share / _usual_link(problem)[0]
+    return sum(sizes) * share / _usual_link(problem)[0]
 
 
 def _usual_link(problem: Problem) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from graphs.errors import UsageError
 from graphs.problem import Infeasible, Measurement
 from tests.split_steps import split_step
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.find_placement import Beside, Searched
 from tfplace.choosing.shards import shard_search as find_shards
 from tfplace.choosing.shards.shared_budget import TOO_LONG
 from tfplace.commands.from_flags import num_shards
@@ -72,6 +72,7 @@ class _World:
         self.whole_takes_of = dict[int, float]()
         self.least_pieces, self.to_send, self.num_pieces = math.inf, 0.0, 0
         self.more_pieces = list[int]()
+        self.trials_in_order, self.interrupt_in_order = 0, False
         self.order_takes = dict[float, float]()
         for name, value in {
             "find_placement": self.find_placement,
@@ -80,6 +81,7 @@ class _World:
             "ops_left_whole": lambda whole, axes: self.left_whole,
             "promising_pieces": lambda whole, count: self.in_pieces_of(count),
             "found_in_order": self.found_in_order,
+            "search_in_order": self.search_in_order,
             "places_of_shards": lambda cluster, count: (),
             "seconds_to_send": lambda problem, decisions: self.to_send,
             "lower_bound_seconds": lambda problem: self.bound,
@@ -124,6 +126,13 @@ class _World:
             baselines.append(Candidate("data_parallel", 4, outcome))  # type: ignore[arg-type]
         candidates = [found] if earlier is None else [*earlier.candidates, found]
         return Searched(baselines, candidates, _result(options.max_trials or 10, stops))
+
+    def search_in_order(self, prepared, options, searched, progress, left_seconds):
+        if not self.trials_in_order:
+            return searched
+        result = dataclasses.replace(searched.result, interrupted=self.interrupt_in_order)
+        beside = [Beside("in order", self.trials_in_order, 0.0)]
+        return dataclasses.replace(searched, result=result, beside=beside)
 
     def in_pieces_of(self, count):
         numbers = dict.fromkeys([self.num_pieces or count, *self.more_pieces])
@@ -518,3 +527,15 @@ def test_numbers_that_come_near_are_judged_with_an_order(monkeypatch, order):
     world.order_takes = {2.5: 0.7}
     found, _, _ = world.run(order=order, budget_seconds=600.0)
     assert found == (2 if order == "edges" else 1)
+
+
+@pytest.mark.parametrize("interrupt", [False, True])
+def test_what_is_searched_in_order_before_one_is_decided_on_counts(monkeypatch, interrupt):
+    world = _World(monkeypatch, {1: 1.0, 2: 2.0, 4: 2.0, 8: 2.0, 2.5: 0.95})
+    world.least, world.num_pieces, world.least_pieces = {1: 0.9, 2: 0.5, 4: 0.9}, 2, 0.5
+    world.trials_in_order, world.interrupt_in_order = 100, interrupt
+    _, _, searched = world.run(order="edges", max_trials=1000, budget_seconds=600.0)
+    assert sum(each.num_trials for each in searched.beside) >= 100
+    assert searched.result.interrupted == interrupt
+    last = world.searches[-1][2]
+    assert last is not None and (interrupt or last + 200 <= 1000)
