@@ -53,9 +53,7 @@ from tfplace.report.of_run import FinishedRun
 from tfplace.report.report import Report
 from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_folder
 
-WRITING_SECONDS, PROVING_SPLIT_SECONDS, REPORTING_SECONDS, STARTING_SECONDS = (
-    PARTS[name].of() for name in ("writing", "proving_split", "reporting", "starting")
-)
+REPORTING_SECONDS, STARTING_SECONDS = PARTS["reporting"].of(), PARTS["starting"].of()
 
 
 def seconds_beside(num_ops: int) -> float:
@@ -103,7 +101,8 @@ def optimize(
             builder.begin(prepared.source, scratch)
         run = _Run(options, progress, phases, builder, scratch, end)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
-            with runs_ahead(prepared, options, end - phases.total() - WRITING_SECONDS) as held:
+            writing = PARTS["writing"].of(prepared.problem.num_ops)
+            with runs_ahead(prepared, options, end - phases.total() - writing) as held:
                 found, others = run.search(prepared, trained, held)
                 decided, built = run.decide(found, others, held)
             if decided.corrections is not None and options.checkpoint_dir is None:
@@ -177,13 +176,14 @@ class _Run:
         self.phases.begin("write")
         built = self._built(found.prepared.source)
         self.phases.begin("measure")
+        num_ops = found.prepared.problem.num_ops
         decided = time_beside_others(
             found,
             others,
             self.options,
             self.progress,
-            self._left(WRITING_SECONDS),
-            PROVING_SPLIT_SECONDS,
+            self._left(PARTS["writing"].of(num_ops)),
+            PARTS["proving_split"].of(num_ops),
             held,
         )
         self.phases.begin("write")
@@ -256,7 +256,8 @@ class _Run:
         num_new = None if held is None else 1  # one device is prepared ahead
         steps, num_ops = [alone, 0.75 * alone], prepared.problem.num_ops
         may_be_split = self.options.problem.num_shards == AUTO and not prepared.serves_any_batch
-        left = self._left(WRITING_SECONDS + PROVING_SPLIT_SECONDS * may_be_split)
+        proving = PARTS["proving_split"].of(num_ops) * may_be_split
+        left = self._left(PARTS["writing"].of(num_ops) + proving)
         many, few = (comparison_seconds(num_ops, steps, num_new, each) for each in (False, True))
         return left - many, left - few
 

@@ -14,7 +14,7 @@ def test_a_part_is_a_share_within_its_least_and_most():
     part = Part(0.1, 2.0, 5.0)
     assert [part.of(seconds) for seconds in (0.0, 30.0, 100.0)] == [2.0, 3.0, 5.0]
     assert PARTS["number_of_shards"].of(60.0) == pytest.approx(3.6)
-    assert PARTS["writing"].of() == PARTS["writing"].of(600.0) == 22.0
+    assert [PARTS["writing"].of(num_ops) for num_ops in (600, 15_000, 40_000)] == [12.0, 15.0, 22.0]
 
 
 def test_the_contract_prints_the_table():
