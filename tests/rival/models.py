@@ -20,11 +20,13 @@ class RivalModel:
       says: what it is, in a few words.
       build: makes the Keras model, inside the scope of a strategy or outside of any.
       batch: makes inputs and labels, the same each time; the batch comes first.
+      optimizer: its name in `tf_keras.optimizers`.
     """
 
     says: str
     build: Callable[[], Any]
     batch: Callable[[], tuple[np.ndarray, np.ndarray]]
+    optimizer: str = "Adam"
 
 
 def with_weights(model: Any) -> Any:
@@ -105,6 +107,12 @@ MODELS = {
         _mlp,
         lambda: _images(64, 1024, num_classes=1000),
     ),
+    "mlp_sgd": RivalModel(
+        "the same MLP with SGD, which keeps no moments",
+        _mlp,
+        lambda: _images(64, 1024, num_classes=1000),
+        "SGD",
+    ),
     "tiny": RivalModel(
         "Keras MLP, 8-16-4, batch 6: for tests",
         lambda: _mlp((8, 16, 4)),
@@ -112,5 +120,5 @@ MODELS = {
     ),
 }
 """What can be compared, by name."""
-COMPARED = ("cnn", "encoder", "mlp")
+COMPARED = ("cnn", "encoder", "mlp", "mlp_sgd")
 """What is compared unless others are named."""

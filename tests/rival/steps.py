@@ -17,13 +17,13 @@ Step = Callable[[], float]
 
 
 class Trained(tf.Module):
-    """A model with Adam and a step: tf.function's own, so that it can be saved."""
+    """A model with its optimizer and a step: tf.function's own, so that it can be saved."""
 
     def __init__(self, model: RivalModel) -> None:
         super().__init__()
         x, y = model.batch()
         self.model = with_weights(model.build())
-        self.optimizer = tf_keras.optimizers.Adam(_LEARNING_RATE)
+        self.optimizer = getattr(tf_keras.optimizers, model.optimizer)(_LEARNING_RATE)
         self.optimizer.build(self.model.trainable_variables)
         signature = [tf.TensorSpec(x.shape, x.dtype, "x"), tf.TensorSpec(y.shape, y.dtype, "y")]
         self.train_step = tf.function(self._train_step, input_signature=signature)

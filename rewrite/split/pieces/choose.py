@@ -113,7 +113,22 @@ class PiecesChooser:
             }
             if not more:
                 return chosen, decisions
-            chosen |= more
+            chosen |= {n: self._narrower(self.groups[n], state) for n, state in more.items()}
+
+    def _narrower(self, group: Together, wanted: Sharded) -> Sharded:
+        """Along the features that it makes, where those are more than what they are made of.
+
+        Then it is less to join what it reads than to send sums of all that it makes.
+        """
+        more = 0
+        for user, position in self._readers(group):
+            node = self._flat.nodes[user]
+            if node.op in _MAKES_FEATURES and position == 1:
+                is_summed = (wanted.axis == len(group.shape) - 1) == _swaps(node)
+                made = self._properties.num_bytes(f"{user}:0")
+                read = self._properties.num_bytes(tensor_of(data_inputs(node)[0]))
+                more += made - read if is_summed else read - made
+        return (more > 0 and self._way(group)) or wanted
 
     def _decided(self, chosen: Mapping[int, Sharded]) -> Decisions:
         require_time()
@@ -170,8 +185,7 @@ class PiecesChooser:
         for user, position in self._readers(group):
             node = self._flat.nodes[user]
             if node.op in _MAKES_FEATURES and position == 1:
-                swaps = [node.attr[key].b for key in _SWAPS if key in node.attr]
-                axis = len(group.shape) - 1 - any(swaps)
+                axis = len(group.shape) - 1 - _swaps(node)
                 size, outer = group.shape[axis], self._gates(user)
                 is_even = size % (outer * self._num) == 0
                 return Sharded(axis, outer, size // (outer * self._num)) if is_even else None
@@ -208,6 +222,10 @@ class PiecesChooser:
 _MAKES_FEATURES = frozenset({"MatMul", "BatchMatMulV2", "Conv1D", "Conv2D", "Conv3D", "Einsum"})
 _SWAPS = ("transpose_b", "adj_y")
 _ADDS = frozenset({"BiasAdd", "Add", "AddV2", "Identity"})
+
+
+def _swaps(node: NodeDef) -> bool:
+    return any(node.attr[key].b for key in _SWAPS if key in node.attr)
 
 
 def _groups(flat: FlatGraph, properties: TensorProperties) -> list[Together]:

@@ -254,6 +254,29 @@ def test_features_side_by_side_are_in_blocks_at_any_one_size(shape, is_any):
         prove_joints(flat, other, made, PIECES)
 
 
+@pytest.mark.parametrize(
+    ("width", "gates", "cut"),
+    [(48, 4, Sharded(1, 4, 6)), (48, 1, Sharded(1, 1, 24)), (4, 1, Sharded(0, 1, 4))],
+)
+def test_what_makes_more_features_than_it_reads_is_cut_along_these(width, gates, cut):
+    """To join what it reads, a table's columns, is less than to send sums of all that it makes."""
+    table = tf.Variable(tf.random.stateless_normal([400, 8], (0, 0)), name="table")
+    kernel = tf.Variable(tf.random.stateless_normal([8, width], (0, 1)), name="kernel")
+
+    def step(ids):
+        with tf.GradientTape() as tape:
+            parts = tf.split(tf.nn.embedding_lookup(table, ids) @ kernel, gates, 1)
+            loss = tf.add_n([tf.reduce_mean(tf.tanh(part) ** 2) for part in parts])
+        by_row, dense = tape.gradient(loss, [table, kernel])
+        table.scatter_sub(tf.IndexedSlices(0.1 * by_row.values, by_row.indices))
+        kernel.assign_sub(0.1 * dense)
+        return loss
+
+    made = in_pieces(flat_step(step, [tf.TensorSpec([None], tf.int32, "ids")], BATCH))
+    assert {*made[1].pieces.values()} == {Sharded(1, 1, 4), cut}
+    assert not differing(*made)
+
+
 @pytest.mark.parametrize("names", GROUPS, ids=", ".join)
 def test_our_own_steps(names):
     made = in_pieces(traced(names, BATCH))
