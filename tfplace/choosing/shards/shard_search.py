@@ -285,10 +285,11 @@ class ShardSearch:
     def _try_pieces(self, pieces: Sequence[tuple[int, float]]) -> None:
         """Tries the weights in each number of pieces that may be the fastest."""
         numbers = self._numbers
-        for num_pieces, least in pieces:
+        for number, (num_pieces, least) in enumerate(pieces):
             if numbers.is_interrupted:
                 return
-            reason = self._reading.too_long(num_pieces, self._left_to_read("shard_per_device"))
+            part = "other_numbers" if number else "shard_per_device"
+            reason = self._reading.too_long(num_pieces, self._left_to_read(part))
             if least > numbers.winner.step_seconds * HOPEFUL:
                 took = seconds_text(least)
                 reason = f"not tried: its work, or what it sends, takes {took} at least"
