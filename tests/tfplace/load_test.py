@@ -90,6 +90,9 @@ def test_one_worker_that_is_kept_loses_its_name():
     both, one = {"a": FIRST, "b": SECOND}, {"a": SECOND, "b": SECOND}
     assert written_devices(one, WORKERS) == {"a": "/device:CPU:0", "b": "/device:CPU:0"}
     assert written_devices(both, WORKERS) == both
+    # The whole variables of weights in pieces lie on any CPU.
+    beside = one | {"whole": "/device:CPU:0"}
+    assert {*written_devices(beside, WORKERS).values()} == {"/device:CPU:0"}
     addressed = dataclasses.replace(
         WORKERS, devices=[dataclasses.replace(d, address="h:1") for d in WORKERS.devices]
     )

@@ -21,10 +21,9 @@ def written_devices(devices: Mapping[Origin, str], cluster: Cluster) -> Mapping[
     Args:
       cluster: says which of its tasks have an address, and so are not this host's.
     """
-    used = set(devices.values())
-    if len(used) != 1 or loading_needs(cluster, used):
+    if loading_needs(cluster, devices.values()):
         return devices
-    return dict.fromkeys(devices, _WORKER.sub(r"\1", used.pop()))
+    return {op: _WORKER.sub(r"\1", name) for op, name in devices.items()}
 
 
 def loading_needs(cluster: Cluster, used: Iterable[str]) -> LoadingNeeds:
