@@ -371,8 +371,10 @@ class _Run:
             op, source = self.producer[tensor], self.sent[tensor]
             reads = {} if source == ORIGINAL else {tensor: source}
             last = self.last.get(int(self.may.body[op]), -1)
-            self.made_by[tensor], self.coming = len(self.copies), None
-            self.copies.append(Copy(op, reads, last, self.ops[self.at], tensor, self.host))
+            self.coming = None
+            self.made_by[tensor] = self._copied(
+                Copy(op, reads, last, self.ops[self.at], tensor, self.host)
+            )
 
     def _call_back(self) -> None:
         """Lets come back what is needed soon, as far as there is room."""
@@ -398,14 +400,18 @@ class _Run:
         reads = {t: self.made_by[t] for t in self.inputs[op] if self.made_by[t] != ORIGINAL}
         last = self.last.get(int(self.may.body[op]), -1)
         is_behind = any(self.copies[copy].after == last for copy in reads.values())
-        number = len(self.copies)
-        if number == self.most_copies:  # a limit so low that all is made again and again
-            raise NoRoomError
-        self.copies.append(Copy(op, reads, -1 if is_behind else last, self.ops[self.at]))
+        number = self._copied(Copy(op, reads, -1 if is_behind else last, self.ops[self.at]))
         self._make(op, made, shares, number)
         for tensor in made:
             if self._next(tensor) == np.inf:
                 self._drop(tensor)
+
+    def _copied(self, copy: Copy) -> int:
+        """The number of one copy more."""
+        if len(self.copies) >= self.most_copies:  # so low a limit that all is made again and again
+            raise NoRoomError
+        self.copies.append(copy)
+        return len(self.copies) - 1
 
     def _shared_again(self, tensor: int, op: int) -> int:
         """Whose buffer a copy's output is: by what the graph says, of what is there now."""

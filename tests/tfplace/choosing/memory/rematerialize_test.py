@@ -191,6 +191,14 @@ def test_what_has_no_second_run_may_wait_on_the_host():
     assert all(each.tensor >= 0 for each in found.plan.copies)
 
 
+@pytest.mark.parametrize(("length", "bandwidth", "limit"), [(16, 20, 3), (40, 10, 4), (40, 20, 5)])
+def test_where_all_is_sent_and_made_again_without_end_there_is_no_plan(length, bandwidth, limit):
+    problem, placement, may = on_a_host(bandwidth, length)
+    schedule = simulated(problem, placement).schedule
+    with pytest.raises(NoRoomError):
+        rematerialized(problem, schedule, 1, limit * SIZE, may, Weights(sends=True))
+
+
 @pytest.mark.parametrize("sends", [False, True])
 @pytest.mark.parametrize("seed", range(60))
 def test_plans_of_random_steps_hold(seed, sends):
