@@ -288,11 +288,15 @@ class _Readings:
         if num_pieces in self._in_pieces:
             return self._in_pieces[num_pieces]
         flat, whole = self.fused, dict.fromkeys(self.outputs, AN_OUTPUT)
-        decisions = PiecesChooser(flat, self._properties, num_pieces, whole, self._bodies).found()
+        chooser = PiecesChooser(flat, self._properties, num_pieces, whole, self._bodies)
+        decisions = chooser.found()
         if decisions is None:
+            found = "none of which a piece saves more than it has others send"
+            if not chooser.is_any_free:
+                found = "none that is read and updated outside of conditionals and loops"
             raise NothingToSplitError(
-                f"cutting the step's weights into {num_pieces} pieces: found none of which a piece "
-                "saves more than it has others send; wanted --cut=batch, or --shards=1"
+                f"cutting the step's weights into {num_pieces} pieces: found {found}; wanted "
+                "--cut=batch, or --shards=1"
             )
         if self._open_axes:
             decisions = with_open_sizes(flat, decisions, self._open_axes, whole, self._bodies)

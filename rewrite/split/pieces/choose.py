@@ -87,6 +87,11 @@ class PiecesChooser:
                 self._is_taken([number])
         return self._best
 
+    @property
+    def is_any_free(self) -> bool:
+        """Whether any weight may be cut, whatever is sent then."""
+        return any(map(self._way, self.groups))
+
     def _is_taken(self, numbers: Sequence[int]) -> bool:
         """Cuts groups along the features that they make, if that saves more than it sends."""
         ways = {n: self._way(self.groups[n]) for n in numbers if n not in self._chosen}

@@ -277,6 +277,26 @@ def test_what_makes_more_features_than_it_reads_is_cut_along_these(width, gates,
     assert not differing(*made)
 
 
+@pytest.mark.parametrize("in_conditional", [False, True])
+def test_weights_that_a_conditional_updates_are_not_free(in_conditional):
+    kernel = tf.Variable(tf.zeros([8, 8]), name="kernel")
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ kernel) ** 2)
+        gradient = tape.gradient(loss, kernel)
+        if in_conditional:
+            tf.cond(loss < 9.0, lambda: kernel.assign_sub(gradient), lambda: kernel.assign(kernel))
+        else:
+            kernel.assign_sub(gradient)
+        return loss
+
+    flat = with_state_order(merge_reads(flat_step(step, [tf.TensorSpec([64, 8], tf.float32)], 64)))
+    chooser = PiecesChooser(flat, infer_known(flat), PIECES, {})
+    assert (chooser.found() is None) == in_conditional
+    assert chooser.is_any_free == (not in_conditional)
+
+
 @pytest.mark.parametrize("names", GROUPS, ids=", ".join)
 def test_our_own_steps(names):
     made = in_pieces(traced(names, BATCH))
