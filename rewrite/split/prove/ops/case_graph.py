@@ -170,7 +170,8 @@ def _computing(case: OpCase) -> tuple[NodeDef, NodeDef]:
     constant.
     """
     own = _with_types(case.node), _with_types(case.copy)
-    if case.node.op in ("Cast", "Const") or case.library is not None:
+    is_own = case.node.op in ("Cast", "Const") or case.library is not None
+    if is_own or not case.is_widened:
         return own
     wide = widened(case.node), widened(case.copy)
     return own if None in wide else wide

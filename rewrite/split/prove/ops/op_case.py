@@ -71,6 +71,7 @@ class OpCase:
       sizes: entries of the batch in each shard.
       is_mean: whether terms are weighted by their part of the batch.
       library: the functions that it calls; None where it calls none.
+      is_widened: whether it is run in float64, where there is a kernel for that.
     """
 
     name: str
@@ -84,6 +85,13 @@ class OpCase:
     sizes: tuple[int, ...]
     is_mean: bool
     library: FunctionDef
+    is_widened: bool = True
+
+    @property
+    def may_fail_widened(self) -> bool:
+        """Whether it may run in its own types alone: TensorFlow's float64 kernels of convolutions'
+        gradients know no groups."""
+        return self.is_widened and self.node.op.startswith("Conv2DBackprop")
 
     @property
     def kind(self) -> str:

@@ -91,6 +91,16 @@ def prove_cases(
             outcomes[i] = outcome
         num_smaller += sum(outcomes[i] == CaseOutcome() and bool(untried[i]) for i in left)
         left = [i for i in left if outcomes[i] != CaseOutcome() and untried[i]]
+    own = {
+        i: dataclasses.replace(case, is_widened=False)
+        for i, case in enumerate(cases)
+        if outcomes[i].not_proven and isinstance(case, OpCase) and case.may_fail_widened
+    }
+    if own:
+        found, more = prove_cases([*own.values()], end - time.monotonic(), memory_bytes)
+        for i, outcome in zip(own, found, strict=True):
+            outcomes[i] = outcome
+        num_smaller += more
     return outcomes, num_smaller
 
 

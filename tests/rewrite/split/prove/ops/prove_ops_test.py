@@ -174,6 +174,21 @@ def test_alike_ops_are_proven_once_and_in_a_child():
     assert hurried.not_proven[0].reason == "the time for proving ops was used up"
 
 
+def test_gradients_of_grouped_convolutions_are_proven_in_their_own_types():
+    images = np.zeros((BATCH, 6, 6, 8), np.float32)
+    with tf.Graph().as_default() as graph:
+        x, kernel = v1.placeholder(tf.float32, images.shape, "x"), tf.ones([3, 3, 4, 8])
+        loss = tf.reduce_sum(tf.tanh(tf.nn.conv2d(tf.tanh(x), kernel, 1, "SAME")))
+        found = [each.op.name for each in tf.gradients(loss, [x, kernel])]
+    flat = flat_graph(graph, {"x:0": images}, [f"{name}:0" for name in found])
+    decisions = decide(flat, infer(flat), BATCH, {"x:0": 0})
+    kinds = {case.kind for case in op_cases(flat, decisions, 2)}
+    assert kinds >= {"Conv2DBackpropInput", "Conv2DBackpropFilter"}
+    proof = prove_ops(flat, decisions, 2)
+    assert proof.proven_ops == proof.distinct_ops
+    assert not proof.not_proven and not proof.differing
+
+
 def test_a_case_that_ends_the_child_counts_and_the_others_are_proven(monkeypatch):
     cases = [case for name in ("unary", "binary", "sum") for case in cases_of(name, 2)]
     bad = cases[1]
