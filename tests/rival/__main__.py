@@ -3,7 +3,7 @@
 Each model is trained by one process on one core, by what `tfplace optimize` makes of it on two
 workers of one core each, by MultiWorkerMirroredStrategy (ring) in two processes of one core each,
 and by MirroredStrategy on two logical devices of one process. All of them have the same weights,
-batch and optimizer, and take turns. Wants two idle cores and about eight minutes.
+batch and optimizer, and take turns. Wants two idle cores and about ten minutes.
 """
 
 from __future__ import annotations
