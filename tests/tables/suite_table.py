@@ -212,8 +212,10 @@ def _number(cell: Cell) -> str:
 
 
 def _bound(cells: Sequence[Cell], shares: Mapping[str, float]) -> list[Any]:
-    """The highest bound that a cell knows, over the best single device."""
-    known = [cell["lower_bound_seconds"] for cell in cells if cell.get("lower_bound_seconds")]
+    """The highest bound that a cell knows, over the best single device; none for pieces of weights,
+    since it holds for shards."""
+    by_batch = [cell for cell in cells if cell.get("found_cut") != "weights"]
+    known = [cell["lower_bound_seconds"] for cell in by_batch if cell.get("lower_bound_seconds")]
     return [max(known) / _single_seconds(cells) if known else None]
 
 

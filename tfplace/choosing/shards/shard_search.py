@@ -218,7 +218,8 @@ class ShardSearch:
             unsplit=unsplit,
             beside=self._budget.beside(tried.searched.result),
         )
-        steps_read = self._numbers.steps_read()
+        # What no number of shards beats, pieces of weights may.
+        steps_read = None if tried.cuts_weights else self._numbers.steps_read()
         return Found(dataclasses.replace(tried.prepared, steps_read=steps_read), searched)
 
     def _skip(self, shards: int, reason: str, cut: str = "batch") -> None:

@@ -490,6 +490,7 @@ def test_weights_in_pieces_come_last_where_shards_promise_more(monkeypatch):
     _, _, searched = world.run(budget_seconds=600.0)
     assert of_weights(searched).step_seconds < 0.28
     assert [each[0] for each in world.searches[:2]] == [1, 4]
+    assert world.read is None  # a bound for all numbers of shards is none of what was found
 
 
 def test_weights_in_pieces_that_promise_nothing_are_not_read(monkeypatch):
@@ -518,6 +519,16 @@ def test_another_number_of_pieces_is_tried_besides(monkeypatch):
         2,
         4,
     ]
+
+
+def test_another_number_of_pieces_is_left_out_where_half_of_the_budget_is_gone(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2.5: 0.2, 4.5: 0.1})
+    world.least, world.to_send = {1: 0.9, 2: 0.5, 4: 0.25, 8: 0.25}, 0.5
+    world.num_pieces, world.more_pieces, world.least_pieces = 2, [4], 0.05
+    world.reading = 10.0
+    found, _, searched = world.run(budget_seconds=60.0)
+    why = {each.shards: each.reason for each in searched.shards if each.cut == "weights"}
+    assert found == 2 and why == {2: "", 4: TOO_LONG}
 
 
 @pytest.mark.parametrize("order", ["none", "edges"])
