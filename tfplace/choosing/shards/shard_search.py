@@ -475,10 +475,12 @@ class ShardSearch:
             outcome = simulated(prepared.problem, projected).outcome
             known.append(Candidate("the unsplit placement, for all shards", projected, outcome))
         share, most = PARTS["number_of_shards"].share, self._options.max_trials
+        # A trial of eight shards is as much work as eight of the unsplit step.
+        work = prepared.problem.num_ops / self._whole.problem.num_ops
         options = dataclasses.replace(
             self._options,
             budget_seconds=share * self._options.budget_seconds,
-            max_trials=None if most is None else max(int(share * most), 1),
+            max_trials=None if most is None else max(int(share * most / work), 1),
         )
         stages = self._begin_long if shards == 1 and self._is_annealed_long() else None
         found_now = find_placement(
