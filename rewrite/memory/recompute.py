@@ -20,6 +20,7 @@ from graphs.names import free_name
 from graphs.protos import GraphDef, Library, NodeDef
 from rewrite.call_graph import CallGraph
 from rewrite.compare_graphs import same_content
+from rewrite.memory.sums_in_turn import AT_ONCE, IN_TURN, add_at_once, add_in_turn, added_in_turn
 from rewrite.order.order_edges import closing
 from rewrite.pass_base import RewriteError, op_path
 from rewrite.split.effects import NEVER_WRITE, has_no_effect
@@ -56,15 +57,17 @@ class NodeCopy:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryPlan:
-    """What is computed again.
+    """What is computed again, and what is added in turn.
 
     Attributes:
       copies: [C], each reads only of those before it.
       reads: {op: {node of its body, or one output: the number of what it reads instead}}.
+      sums: those whose terms are added one after another, before anything is copied.
     """
 
     copies: Sequence[NodeCopy] = ()
     reads: Mapping[Place, Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    sums: Sequence[Place] = ()
 
 
 def with_plan(graph_def: GraphDef, plan: MemoryPlan) -> GraphDef:
@@ -72,6 +75,8 @@ def with_plan(graph_def: GraphDef, plan: MemoryPlan) -> GraphDef:
     planned = type(graph_def)()
     planned.CopyFrom(graph_def)
     body = dict(bodies(planned))
+    for function in {place[0] for place in plan.sums}:
+        add_in_turn(function, body[function], [name for f, name in plan.sums if f == function])
     nodes = {f: {node.name: node for node in of_body} for f, of_body in body.items()}
     library, names = library_of(planned), list[str]()
 
@@ -114,8 +119,8 @@ def with_plan(graph_def: GraphDef, plan: MemoryPlan) -> GraphDef:
     return planned
 
 
-def without_plan(graph_def: GraphDef) -> GraphDef:
-    """The graph itself where nothing in it runs again, else a copy without the copies."""
+def without_plan(graph_def: GraphDef, keeps_sums: bool = False) -> GraphDef:
+    """The graph itself where it has no plan, else a copy without it, or without its copies."""
     if not has_plan(graph_def):
         return graph_def
     cleared = type(graph_def)()
@@ -123,11 +128,13 @@ def without_plan(graph_def: GraphDef) -> GraphDef:
     library = library_of(cleared)
     for function, nodes in bodies(cleared):
         original = _originals(function, nodes, library)
-        if not original:
-            continue
         kept = [node for node in nodes if MARK not in node.attr]
         for node in kept:
             _read_copies(node, original)
+        if not keeps_sums:
+            kept = add_at_once(kept)
+        if len(kept) == len(nodes):
+            continue
         kept = copy.deepcopy(kept)
         del nodes[:]
         nodes.extend(kept)
@@ -135,8 +142,9 @@ def without_plan(graph_def: GraphDef) -> GraphDef:
 
 
 def has_plan(graph_def: GraphDef) -> bool:
-    """Whether anything in a graph runs again."""
-    return any(MARK in node.attr for _, nodes in bodies(graph_def) for node in nodes)
+    """Whether anything in a graph runs again, or is added in turn."""
+    marks = {MARK, AT_ONCE, IN_TURN}
+    return any(marks & set(node.attr) for _, nodes in bodies(graph_def) for node in nodes)
 
 
 def check_plan(given: GraphDef, planned: GraphDef) -> int:
@@ -147,7 +155,7 @@ def check_plan(given: GraphDef, planned: GraphDef) -> int:
     """
     if not same_content(without_plan(given), without_plan(planned)):
         raise RewriteError("taking out what runs again: the rest is not the graph as it came")
-    count, library = 0, library_of(planned)
+    count, library = _check_sums(without_plan(planned, keeps_sums=True)), library_of(planned)
     for function, nodes in bodies(planned):
         own = {node.name: node for node in nodes}
         original = _originals(function, nodes, library)
@@ -157,6 +165,19 @@ def check_plan(given: GraphDef, planned: GraphDef) -> int:
                 raise RewriteError(f"checking {op_path(function, name)!r}: it may not run twice")
             count += 1
     return count
+
+
+def _check_sums(changed: GraphDef) -> int:
+    """Proves that sums are added in turn as they are written; returns how many ops do so."""
+    nodes = [(function, node) for function, body in bodies(changed) for node in body]
+    again = with_plan(without_plan(changed), MemoryPlan(sums=added_in_turn(changed)))
+    written = {(f, node.name): node for f, body in bodies(again) for node in body}
+    for function, node in nodes:
+        if (expected := written.get((function, node.name))) is not None:
+            expected.device = node.device  # where it lies is told beside
+        if expected is None or not same_content(node, expected):
+            raise RewriteError(f"checking {op_path(function, node.name)!r}: it adds other terms")
+    return sum(IN_TURN in node.attr for _, node in nodes)
 
 
 def _originals(function: str, nodes: Iterable[NodeDef], library: Library) -> dict[str, str]:

@@ -15,9 +15,16 @@ from graphs.errors import FeedError, NothingToSplitError
 from graphs.op_graph import IntArray
 from graphs.problem import Measurement, Problem
 from graphs.protos import JsonObject
+from rewrite.memory.sums_in_turn import added_in_turn
 from tfplace.algorithms.placers.one_shot import single_devices
 from tfplace.choosing.memory.fit import fitted
-from tfplace.choosing.memory.within_memory import may_change, unlimited_seconds
+from tfplace.choosing.memory.rematerialize import CopyPlan
+from tfplace.choosing.memory.within_memory import (
+    may_change,
+    source_ops,
+    unlimited_seconds,
+    with_sums_in_turn,
+)
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.report.report import plan_words
@@ -53,6 +60,7 @@ class Fit:
     usable_bytes: int  # its memory without the reserve
     runs_again: int = 0  # how many ops would run again, so that it can (docs/memory.md)
     on_host: int = 0  # how many tensors would wait on the host for that
+    sums_in_turn: int = 0  # of how many sums the terms would be added one by one
     more_time: float = 0.0  # the share by which a step takes longer for that
 
 
@@ -141,7 +149,7 @@ def inspect_model(options: ProblemOptions, with_largest_batch: bool = False) -> 
     found = dataclasses.replace(inspect(prepared), not_split=why_not)
     is_planned = options.memory_plan != "none"
     if is_planned and found.fits is not None and not found.fits.fits:
-        found = dataclasses.replace(found, planned=planned_fit(prepared))
+        found = dataclasses.replace(found, planned=planned_fit(prepared, options))
     if with_largest_batch:
         batch = largest_batch(options)
         planned = largest_planned(options, batch) if is_planned else None
@@ -154,21 +162,28 @@ def fit_of(prepared: PreparedModel) -> Fit:
     return _on_one_device(prepared)[0]
 
 
-def planned_fit(prepared: PreparedModel) -> Fit | None:
+def planned_fit(prepared: PreparedModel, options: ProblemOptions) -> Fit | None:
     """How one device holds a step that doesn't fit as it came; None where no plan was found."""
     fit, placement = _on_one_device(prepared)
+    without = unlimited_seconds(prepared.problem, placement)
     until = time.monotonic() + PLAN_SECONDS
-    planned = fitted(prepared.problem, placement, may_change(prepared), until)
-    if planned is None:
-        return None
+    base = with_sums_in_turn(prepared, options) or prepared
+    placement = placement[source_ops(base, prepared).op]
+    step, plan = simulated(base.problem, placement), CopyPlan()
+    if not step.is_feasible:
+        planned = fitted(base.problem, placement, may_change(base), until)
+        if planned is None:
+            return None
+        step, plan = planned.simulated, planned.plan
     device = prepared.problem.device_names.index(fit.device)
     return dataclasses.replace(
         fit,
         fits=True,
-        peak_bytes=int(planned.simulated.outcome.peak_bytes[device]),
-        runs_again=sum(each.tensor < 0 for each in planned.plan.copies),
-        on_host=len({each.tensor for each in planned.plan.copies} - {-1}),
-        more_time=planned.step_seconds / unlimited_seconds(prepared.problem, placement) - 1.0,
+        peak_bytes=int(step.outcome.peak_bytes[device]),
+        runs_again=sum(each.tensor < 0 for each in plan.copies),
+        on_host=len({each.tensor for each in plan.copies} - {-1}),
+        sums_in_turn=len(added_in_turn(base.source.graph_def)),
+        more_time=max(step.outcome.step_seconds / without - 1.0, 0.0),
     )
 
 
@@ -227,7 +242,7 @@ def largest_planned(options: ProblemOptions, fitting: int) -> tuple[int, Fit] | 
     low, high = fitting, 0  # 0 as long as all that were tried fit
     while 0 < low < MOST_EXAMPLES and (not high or high - low > max(fitting // 10, 1)):
         middle = (low + high) // 2 if high else 2 * low
-        found = planned_fit(_of_batch(options, middle))
+        found = planned_fit(_of_batch(options, middle), options)
         if found is None:
             high = middle
         else:
@@ -361,9 +376,9 @@ def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
 
 def _fit_text(fit: Fit, answer: str) -> str:
     text = f"{answer}, peak {bytes_text(fit.peak_bytes)} of {bytes_text(fit.usable_bytes)} of "
-    if not fit.runs_again + fit.on_host:
+    if not fit.runs_again + fit.on_host + fit.sums_in_turn:
         return text + fit.device
-    again = plan_words(fit.runs_again, fit.on_host)
+    again = plan_words(fit.runs_again, fit.on_host, fit.sums_in_turn)
     return f"{text}{fit.device}: {again}, {share_text(fit.more_time)} more time"
 
 

@@ -80,7 +80,7 @@ def test_what_lacks_memory_fits_no_device(weight):
     scarce = dataclasses.replace(weight, problem=problem)
     fit = fit_of(scarce)
     assert not fit.fits and fit.peak_bytes > fit.usable_bytes == 90
-    assert planned_fit(scarce) is None
+    assert planned_fit(scarce, ProblemOptions("weight.pb", cluster="k80x2")) is None
 
 
 def test_a_larger_batch_fits_where_ops_run_again(tmp_path):

@@ -16,10 +16,12 @@ from graphs.op_types import ALIASES, PYTHON, REACHES_OUT
 from graphs.problem import Infeasible, Problem
 from graphs.protos import JsonObject, NodeDef, OpDef
 from rewrite.memory.recompute import KEPT, MARK, MemoryPlan, NodeCopy
+from rewrite.memory.sums_in_turn import IN_TURN, added_in_turn
 from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.memory.fit import NEAR, Planned, fitted
+from tfplace.choosing.memory.large_sums import large_sums
 from tfplace.choosing.memory.predicted_peaks import predicted_peaks
 from tfplace.choosing.memory.rematerialize import CopyPlan, MayChange, host_of
 from tfplace.choosing.memory_limit import at_most
@@ -35,7 +37,7 @@ from tfplace.choosing.unsplit_baselines import Unsplit
 from tfplace.measurement.run_measurement import measure_peaks
 from tfplace.measurement.training_run import StepLimits
 from tfplace.preparing.loaded_model import LoadedModel
-from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.progress import Progress
 from tfplace.simulation.simulated import Simulated, simulated
@@ -130,7 +132,7 @@ def as_nodes(prepared: LoadedModel, plan: CopyPlan) -> MemoryPlan:
         (origin_of[op].function, origin_of[op].node): reads_of(of_op)
         for op, of_op in plan.reads.items()
     }
-    return MemoryPlan(copies, reads)
+    return MemoryPlan(copies, reads, added_in_turn(prepared.source.graph_def))
 
 
 SENT = frozenset((1, 2, 9, 10, 14, 19))
@@ -166,47 +168,76 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
     if not promising:
         return _in_its_order(found, options)
     progress.say("looking for what a device may compute again instead of keeping it")
+    nearest = [each for _, _, each in sorted(promising)[:MOST]]
     with progress.working():
         until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
-        may = may_change(prepared)
+        base = with_sums_in_turn(prepared, options.problem)
+        if base is not None:
+            base = at_most(base, options.max_devices)
+            tried = [_found(found, base, each, best) for each in nearest]
+            able = [each for each in tried if each is not None and _finds_room(each, options)]
+            if able:
+                return min(able, key=lambda each: _placed(each).step_seconds)
+        base = base or prepared
+        source, may = source_ops(base, prepared).op, may_change(base)
         plans: list[tuple[float, int, Planned, Candidate]] = []
-        for _, number, each in sorted(promising)[:MOST]:
-            plan = fitted(prepared.problem, each.device_of_op, may, until)
+        for number, each in enumerate(nearest):
+            plan = fitted(base.problem, each.device_of_op[source], may, until)
             if plan is not None and plan.step_seconds < WORTH * best:
                 plans.append((plan.step_seconds, number, plan, each))
         if not plans:
             return None
         _, _, plan, candidate = min(plans)
-        return _that_finds_room(found, options, plan, candidate, may)
+        return _that_finds_room(found, options, base, plan, candidate, may)
+
+
+def with_sums_in_turn(prepared: PreparedModel, options: ProblemOptions) -> PreparedModel | None:
+    """The model with its large sums added in turn, read and priced again; None: it has none."""
+    sums = large_sums(prepared)
+    return _read_again(prepared, MemoryPlan(sums=sums), options) if sums else None
 
 
 def _that_finds_room(
-    found: Found, options: OptimizeOptions, plan: Planned, candidate: Candidate, may: MayChange
+    found: Found,
+    options: OptimizeOptions,
+    base: PreparedModel,
+    plan: Planned,
+    candidate: Candidate,
+    may: MayChange,
 ) -> Found | None:
-    """The step with a plan that fits as it is written, and runs; None where none of a few does."""
-    prepared, problem = found.prepared, found.prepared.problem
+    """The step with a plan that fits as it is written, and runs; None where none of a few does.
+
+    Args:
+      base: the step, perhaps with sums in turn, that the plan is of.
+    """
     best = math.inf if found.searched.best is None else found.searched.best.step_seconds
-    is_tried = prepared.is_present and options.measures_machine
+    problem, placed = base.problem, candidate.device_of_op[source_ops(base, found.prepared).op]
     for _ in range(MOST_TIMES):
-        planned = _found(found, _prepared_with(prepared, plan, options), candidate, best)
+        planned = _found(found, _prepared_with(base, plan, options), candidate, best)
         if planned is None:
             return None
-        share = np.ones(prepared.problem.num_devices)
+        share = np.ones(problem.num_devices)
         if plan.rank is not None:  # edges can't say all of a sequence
             peaks = np.maximum(_peaks_in_order(planned), 1)
-            share = np.minimum(prepared.problem.usable_bytes() / peaks, 1.0)
+            share = np.minimum(base.problem.usable_bytes() / peaks, 1.0)
         if np.all(share >= 1.0):
-            if not is_tried or _runs(planned):
+            if _finds_room(planned, options):
                 return planned
             share *= LOST
         memory = (problem.device_memory_bytes * share * NEAR).astype(np.int64)
         problem = dataclasses.replace(problem, device_memory_bytes=memory)
         until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
-        again = fitted(problem, candidate.device_of_op, may, until)
+        again = fitted(problem, placed, may, until)
         if again is None:
             return None
         plan = again
     return None
+
+
+def _finds_room(planned: Found, options: OptimizeOptions) -> bool:
+    """Whether the planned step runs, where that can be tried and runs are to be measured."""
+    is_tried = planned.prepared.is_present and options.measures_machine
+    return not is_tried or _runs(planned)
 
 
 def _runs(planned: Found) -> bool:
@@ -255,13 +286,7 @@ def _prepared_with(
     prepared: PreparedModel, planned: Planned, options: OptimizeOptions
 ) -> PreparedModel:
     """The model with the plan written into it, read and priced again."""
-    split = prepared.split
-    problem = dataclasses.replace(
-        options.problem,
-        planned=as_nodes(prepared, planned.plan),
-        num_shards=1 if split is None else split.num_shards,
-    )
-    made = prepare(problem, prepared.costs.source != "analytic", earlier=prepared)
+    made = _read_again(prepared, as_nodes(prepared, planned.plan), options.problem)
     source = source_ops(made, prepared)
     numbers = _numbers(made, source, prepared, planned.plan)
     graph, pinned = made.problem.graph, made.problem.pinned_device
@@ -274,6 +299,15 @@ def _prepared_with(
         start_rank=None if planned.rank is None else planned.rank[numbers],
     )
     return at_most(dataclasses.replace(made, problem=changed), options.max_devices)
+
+
+def _read_again(
+    prepared: PreparedModel, plan: MemoryPlan, options: ProblemOptions
+) -> PreparedModel:
+    split, is_timed = prepared.split, prepared.costs.source != "analytic"
+    shards = 1 if split is None else split.num_shards
+    problem = dataclasses.replace(options, planned=plan, num_shards=shards)
+    return prepare(problem, is_timed, earlier=prepared.unplanned or prepared)
 
 
 def _found(found: Found, made: PreparedModel, best: Candidate, without: float) -> Found | None:
@@ -318,16 +352,19 @@ def plan_facts(
     if before is None or prepared.unplanned is None:
         return None
     source = source_ops(prepared, prepared.unplanned)
-    again, on_host = source.is_copy & (source.output < 0), source.output >= 0
+    again, on_host = source.is_copy & (source.output < 0) & ~source.adds, source.output >= 0
     seconds = prepared.problem.op_seconds[np.arange(len(device_of_op)), device_of_op]
+    placed, op_seconds = before.known_schedule().device_of_op, before.problem.op_seconds
+    without = op_seconds[np.arange(len(placed)), placed].sum()
     graph = prepared.problem.graph
     is_read = on_host[graph.use_op] & (graph.tensor_output[graph.use_tensor] >= 0)
     waiting = np.unique(graph.use_tensor[is_read])
     return {
         "tensors_on_host": len(waiting),
         "bytes_on_host": int(graph.tensor_bytes[waiting].sum()),
+        "sums_in_turn": len(added_in_turn(prepared.source.graph_def)),
         "ops_run_again": int((again & (seconds > 0)).sum()),
-        "more_work": float(seconds[again].sum() / seconds[~again].sum()),
+        "more_work": max(float(seconds.sum() / without) - 1.0, 0.0),
         "peak_bytes_without": before.peak_bytes,
     }
 
@@ -358,11 +395,13 @@ class SourceOps(NamedTuple):
       op: i4[N'] it itself, or what it runs again, or hands an output back of.
       is_copy: bool[N'] whether it is there for the plan.
       output: i4[N'] the index of the output that it hands back, else -1.
+      adds: bool[N'] whether it adds two terms of a sum, itself or as a copy of what does.
     """
 
     op: IntArray
     is_copy: BoolArray
     output: IntArray
+    adds: BoolArray
 
 
 def source_ops(made: LoadedModel, old: LoadedModel) -> SourceOps:
@@ -372,14 +411,19 @@ def source_ops(made: LoadedModel, old: LoadedModel) -> SourceOps:
     )
     source = np.zeros(made.built.graph.num_ops, dtype=np.int32)
     is_copy = np.zeros(made.built.graph.num_ops, dtype=bool)
+    adds = np.zeros_like(is_copy)
     output = np.full(made.built.graph.num_ops, -1, dtype=np.int32)
-    for node, origin, op in zip(
-        made.flat.graph_def.node, made.flat.origins, made.built.op_of_node.tolist(), strict=True
-    ):
+    meant: dict[str, str] = {}  # what each op that a plan adds stands for
+    for node, origin in zip(made.flat.graph_def.node, made.flat.origins, strict=True):
+        mark = MARK if MARK in node.attr else IN_TURN
+        if mark in node.attr:
+            prefix = node.name.removesuffix(origin.node)
+            meant[node.name] = prefix + node.attr[mark].s.decode()
+    for node, op in zip(made.flat.graph_def.node, made.built.op_of_node.tolist(), strict=True):
         name = node.name
-        if MARK in node.attr:
-            name = name.removesuffix(origin.node) + node.attr[MARK].s.decode()
-            is_copy[op] = True
-            output[op] = node.attr[KEPT].i if KEPT in node.attr else -1
+        while name not in number:
+            name = meant[name]
+        is_copy[op], adds[op] = name != node.name, IN_TURN in node.attr
+        output[op] = node.attr[KEPT].i if KEPT in node.attr else -1
         source[op] = number[name]
-    return SourceOps(source, is_copy, output)
+    return SourceOps(source, is_copy, output, adds)

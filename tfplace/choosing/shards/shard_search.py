@@ -144,7 +144,10 @@ class ShardSearch:
         best, *others = numbers.fastest_first()
         close = [each for each in others if each.step_seconds <= best.step_seconds * CLOSE]
         if close:
-            for each in (best, *close)[:MOST_CLOSE]:
+            # Nothing goes on beside where trials are limited, and few ops gain most by more.
+            unsplit = [each for each in close[MOST_CLOSE - 1 :] if each.shards == 1]
+            unsplit = [] if self._options.max_trials is None else unsplit
+            for each in (best, *close[: MOST_CLOSE - 1], *unsplit):
                 self._longer(each, PARTS["close_numbers"].share)
                 if order == EDGES:
                     self._longer_in_order(each.key)
@@ -421,7 +424,9 @@ class ShardSearch:
         options = self._options
         is_annealed = options.algorithm == "auto" and self._trained is None
         is_simulated = options.evaluator != "measure"
-        return is_annealed and is_simulated and self._whole.problem.num_devices > 1
+        # With a limit of trials nothing goes on beside, and a long one's first trials find little.
+        is_long = is_annealed and is_simulated and options.max_trials is None
+        return is_long and self._whole.problem.num_devices > 1
 
     def _begin_long(self, baselines: Sequence[Candidate]) -> Sequence[Stage]:
         """The unsplit step's long search, which begins with what needs no search."""

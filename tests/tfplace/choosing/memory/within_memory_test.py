@@ -235,3 +235,64 @@ def test_a_split_step_has_a_plan_too(deep, peak, tmp_path):
     assert report["split"]["shards"] == 2
     assert report["memory_plan"]["ops_run_again"] > 0
     assert report["verified"]["outputs_equal"]
+
+
+class Recurrent(tf.Module):
+    """Twenty steps in time with the same weight: its twenty gradients are most of what is held."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.weight = tf.Variable(0.1 * rng.standard_normal((128, 128)).astype(np.float32))
+
+    @tf.function(input_signature=[tf.TensorSpec([20, 4, 128], tf.float32, "x")])
+    def train_step(self, x):
+        with tf.GradientTape() as tape:
+            state = tf.zeros([4, 128])
+            for step in tf.unstack(x):
+                state = tf.tanh(step + state @ self.weight)
+            loss = tf.reduce_mean(state * state)
+        self.weight.assign_sub(0.5 * tape.gradient(loss, self.weight))
+        return {"loss": loss}
+
+
+def recurrent_steps(path):
+    loaded = tf.saved_model.load(str(path))
+    step = loaded.signatures["train_step"]
+    x = tf.constant(np.random.default_rng(1).standard_normal((20, 4, 128)), tf.float32)
+    losses = [step(x=x)["loss"].numpy() for _ in range(3)]
+    return [*losses, *(variable.numpy() for variable in step.graph.variables)]
+
+
+def test_gradients_of_a_weight_that_is_used_often_are_added_as_they_come(tmp_path, capsys):
+    path, out = str(tmp_path / "recurrent"), tmp_path / "out"
+    model = Recurrent()
+    tf.saved_model.save(model, path, signatures={"train_step": model.train_step})
+    peak = max(tfplace.simulate(path, cluster="k80x2").peak_bytes.values())
+    flags = ["--shards=1", f"--device_memory={peak * 4 // 10}B"]
+    status, report = optimized(path, out, ON_ONE, *flags, "--verify=run")
+    assert status == 0
+    plan = report["memory_plan"]
+    assert plan["sums_in_turn"] == 1
+    assert plan["ops_run_again"] == plan["tensors_on_host"] == 0
+    assert report["best"]["peak_bytes"]["/device:GPU:0"] <= peak * 4 // 10
+    assert report["verified"]["max_abs_diff"] == 0.0
+    assert "the terms of 1 sum are added one by one" in capsys.readouterr().out
+    for given, placed in zip(recurrent_steps(path), recurrent_steps(out), strict=True):
+        np.testing.assert_array_equal(given, placed)
+    assert main(["inspect", path, *FLAGS[:2], f"--device_memory={peak * 4 // 10}B"]) == 0
+    assert "the terms of 1 sum are added one by one" in capsys.readouterr().out
+    assert main(["check", str(out), "--cluster=k80x2", "--memory_reserve=0"]) == 0
+
+
+def test_ops_run_again_beside_sums_that_are_added_in_turn(tmp_path):
+    path, out = str(tmp_path / "recurrent"), tmp_path / "out"
+    model = Recurrent()
+    tf.saved_model.save(model, path, signatures={"train_step": model.train_step})
+    status, report = optimized(
+        path, out, ON_ONE, "--shards=1", "--device_memory=350KiB", "--verify=run"
+    )
+    assert status == 0
+    assert report["memory_plan"]["sums_in_turn"] == 1
+    assert report["memory_plan"]["ops_run_again"] + report["memory_plan"]["tensors_on_host"] > 0
+    for given, placed in zip(recurrent_steps(path), recurrent_steps(out), strict=True):
+        np.testing.assert_array_equal(given, placed)

@@ -1,0 +1,168 @@
+"""Sums whose terms are added one after another, so that each is freed as soon as it is added.
+
+TensorFlow's AddN holds all its terms at once, and Grappler joins AddN of AddN to one. AddV2 adds
+two, and Grappler leaves AddV2 alone. What AddN computes is kept bit for bit: Grappler sorts its
+inputs by name, as of all ops that are commutative; it adds the first two to nine of them from left
+to right, so many that eights are left; then the sum of each eight (aggregate_ops.h).
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableSequence, Sequence
+
+from graphs import op_types
+from graphs.function_library import bodies
+from graphs.names import data_inputs, free_name, op_of, parse_input
+from graphs.protos import GraphDef, NodeDef
+from rewrite.pass_base import RewriteError, op_path
+
+IN_TURN = "_added_in_turn"
+"""The attribute of an op that adds two terms, or sums of some: the name of the sum."""
+
+AT_ONCE = "_added_at_once"
+"""The attribute of the sum itself: the inputs that it had."""
+
+LEAST_TERMS = 3
+CONTROL_FLOW = op_types.ENTER | op_types.EXIT | op_types.SWITCHES | op_types.MERGES
+CONTROL_FLOW |= op_types.NEXT_ITERATION
+
+
+def terms_of(
+    total: NodeDef, nodes: Mapping[str, NodeDef], is_part: Callable[[NodeDef], bool]
+) -> list[str]:
+    """What a sum adds, in Grappler's sequence: of an input that is a part of it, its terms."""
+    terms, rest = list[str](), data_inputs(total)
+    while rest:
+        name = rest.pop()
+        part = nodes.get(op_of(name))
+        if part is None or not is_part(part):
+            terms.append(name)
+        else:
+            rest += data_inputs(part)
+    return sorted(terms, key=_as_in_main_graph)
+
+
+def _as_in_main_graph(name: str) -> str:
+    """An input's name as it will be when calls are opened, but for what stands before all."""
+    each = parse_input(name)
+    return each.tensor.removesuffix(":0")
+
+
+def _readers(nodes: Sequence[NodeDef]) -> Counter[str]:
+    """{op: how often others read it, or wait for it}."""
+    return Counter(op_of(name) for node in nodes for name in node.input)
+
+
+def joined(nodes: Sequence[NodeDef]) -> Callable[[NodeDef], bool]:
+    """Whether an op is a sum that Grappler joins to another one, if that is all that reads it."""
+    readers = _readers(nodes)
+    return lambda node: (
+        node.op == "AddN"
+        and readers[node.name] == 1
+        and not any(name.startswith("^") for name in node.input)
+    )
+
+
+def sums_of(nodes: Sequence[NodeDef]) -> Iterator[tuple[NodeDef, Sequence[str]]]:
+    """The sums of a body that hold three terms or more at once, with their terms."""
+    by_name, is_part = {node.name: node for node in nodes}, joined(nodes)
+    sums = [node for node in nodes if node.op == "AddN"]
+    parts = {op_of(name) for node in sums for name in data_inputs(node)}
+    for node in sums:
+        if node.name in parts and is_part(node):
+            continue
+        terms = terms_of(node, by_name, is_part)
+        if len(terms) >= LEAST_TERMS:
+            yield node, terms
+
+
+def add_in_turn(function: str, body: MutableSequence[NodeDef], names: Collection[str]) -> None:
+    """Changes sums of a body; RewriteError: one is none of `sums_of`.
+
+    A term that nothing else reads is made when those before it are added: the sequence of names
+    is another than that in which terms could be made. Grappler leaves alone what something waits
+    for, too. Where nothing does, a Snapshot, which takes its input's buffer over, keeps two apart.
+    """
+    sums = {node.name: (node, terms) for node, terms in sums_of(body)} if names else {}
+    nodes, readers = {node.name: node for node in body}, _readers(body)
+    for name in names:
+        if name not in sums:
+            raise RewriteError(f"adding {op_path(function, name)!r} in turn: it is no sum of many")
+        total, terms = sums[name]
+        made: list[NodeDef] = []
+        make = functools.partial(_make, function, total, made, nodes)
+        added: list[str] = []
+        pairs = _pairs(terms)
+        for pair in pairs:
+            makers = [nodes.get(op_of(each)) for each in pair if isinstance(each, str)]
+            waiting = [
+                maker
+                for maker in makers
+                if added and maker is not None and readers[maker.name] == 1
+                if maker.op not in CONTROL_FLOW
+            ]
+            for maker in waiting:
+                maker.input.append(f"^{op_of(added[-1])}")
+            if added and not waiting:
+                added[-1] = make("Snapshot", "output", [added[-1]])
+            inputs = [added[each] if isinstance(each, int) else each for each in pair]
+            if len(added) + 1 < len(pairs):
+                added.append(make("AddV2", "z", inputs))
+        total.attr[AT_ONCE].list.s.extend(each.encode() for each in total.input)
+        total.input[:] = [*inputs, *(each for each in total.input if each.startswith("^"))]
+        total.attr["N"].i = 2
+        body.extend(made)
+
+
+def _pairs(terms: Sequence[str]) -> list[tuple[int | str, int | str]]:
+    """What is added to what, as AddN adds: a number stands for what an earlier pair makes."""
+    pairs: list[tuple[int | str, int | str]] = []
+
+    def add(first: int | str, second: int | str) -> int | str:
+        pairs.append((first, second))
+        return len(pairs) - 1
+
+    first = (len(terms) - 2) % 8 + 2
+    blocks: list[Sequence[int | str]] = [terms[:first]]
+    blocks += [terms[at : at + 8] for at in range(first, len(terms), 8)]
+    functools.reduce(add, (functools.reduce(add, block) for block in blocks))
+    return pairs
+
+
+def _make(
+    function: str,
+    total: NodeDef,
+    made: list[NodeDef],
+    nodes: dict[str, NodeDef],
+    op: str,
+    output: str,
+    inputs: Sequence[str],
+) -> str:
+    """Makes an op that stands for a part of a sum; returns its output as an input names it."""
+    name = free_name(f"{total.name}/in_turn/{len(made)}", nodes)
+    node = nodes[name] = type(total)(name=name, op=op, device=total.device, input=inputs)
+    for key in {"T", "_class"} & set(total.attr):
+        node.attr[key].CopyFrom(total.attr[key])
+    node.attr[IN_TURN].s = total.name.encode()
+    made.append(node)
+    return f"{name}:{output}:0" if function else name
+
+
+def add_at_once(body: Sequence[NodeDef]) -> list[NodeDef]:
+    """The ops of a body without those that add in turn; its sums get back what they added."""
+    added = {f"^{node.name}" for node in body if IN_TURN in node.attr}
+    for node in body if added else ():
+        if not added.isdisjoint(node.input):
+            node.input[:] = [name for name in node.input if name not in added]
+        if AT_ONCE in node.attr:
+            node.input[:] = [each.decode() for each in node.attr[AT_ONCE].list.s]
+            node.attr["N"].i = len(data_inputs(node))
+            del node.attr[AT_ONCE]
+    return [node for node in body if IN_TURN not in node.attr]
+
+
+def added_in_turn(graph_def: GraphDef) -> list[tuple[str, str]]:
+    """(function, node) of the sums of a graph that are added in turn."""
+    return [
+        (f, node.name) for f, body in bodies(graph_def) for node in body if AT_ONCE in node.attr
+    ]
