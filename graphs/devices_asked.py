@@ -29,7 +29,9 @@ def given_placement(
       allowed: bool[N, D].
     """
     count = built.graph.num_ops
-    default = default_devices(cluster, allowed)
+    is_gpu = np.array([device.type == "GPU" for device in cluster.devices])
+    order = np.argsort(~is_gpu, kind="stable")
+    default = order[np.argmax(allowed[:, order], axis=1)]
     asked = np.full(count, -1, dtype=np.int32)
     nodes = flat.graph_def.node
     known: dict[str, int] = {}
@@ -96,13 +98,6 @@ def kept_beside_the_run(
                 if device >= 0:
                     kept[Origin(function, node.name)] = device_names[device]
     return kept
-
-
-def default_devices(cluster: Cluster, allowed: np.ndarray) -> IntArray:
-    """i4[N]: the first GPU that may run the op, else the first device that may."""
-    is_gpu = np.array([device.type == "GPU" for device in cluster.devices])
-    order = np.argsort(~is_gpu, kind="stable")
-    return order[np.argmax(allowed[:, order], axis=1)].astype(np.int32)
 
 
 def match_device(device: str, device_names: Sequence[str]) -> int:

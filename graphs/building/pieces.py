@@ -27,7 +27,6 @@ from graphs.building.known_tensors import (
     joined,
     joined_held,
     narrowed,
-    with_item,
 )
 from graphs.building.never_evaluated import never_evaluated
 from graphs.building.same_shapes import ELEMENTWISE, bare
@@ -272,7 +271,9 @@ class Pieces:
         if held is None:
             return None
         if node.op in _PUT:
-            held = with_item(held, self.of(node.input[_PUT[node.op]]))
+            item = self.of(node.input[_PUT[node.op]])
+            one = Held(held.length, item.shape, held.declared, held.dtype, item.exact)
+            held = joined_held(held, one) or held
         return held if node.op in _SAME_LENGTH else dataclasses.replace(held, length=-1)
 
     def _add_made(self, node: NodeDef) -> bool:
