@@ -18,7 +18,7 @@ from rewrite.emit import saved_with
 from rewrite.split.functions import as_body
 from rewrite.split.split_step import SplitStep
 from rewrite.split.write.split_graph import redirect, redirect_signatures, split_beside
-from rewrite.split.write.weights import WholeFirst, names_of_pieces
+from rewrite.split.write.weights import WholeFirst
 
 
 def written(
@@ -56,6 +56,7 @@ def written(
             redirect_signatures(
                 meta_graph, name, both.whole_tensor, written_signature.has_own(source)
             )
+    pieces = [name for variable, _ in step.pieces.values() for name in variable.names]
     split = dataclasses.replace(
         source,
         graph_def=_with_shapes(graph_def, source.feeds),
@@ -64,7 +65,7 @@ def written(
         whole_fetches=tuple(whole),
         signatures=source.signatures if meta_graph is None else read_signatures(meta_graph),
         initialization=dataclasses.replace(
-            start, random_variables=[*start.random_variables, *names_of_pieces(step)]
+            start, random_variables=[*start.random_variables, *pieces]
         ),
     )
     if not source.saved_model_dir:
