@@ -327,8 +327,10 @@ def with_feeds_as_placeholders(graph_def: GraphDef, feeds: Iterable[TensorSpec])
         _add_bare(bare, node)
         if node.name in fed_shape:
             bare.node[-1].attr["shape"].shape.CopyFrom(fed_shape[node.name])
-    if fed_name:
-        _rewire(bare, fed_name)
+    for node in bare.node if fed_name else ():  # users of fed tensors read the placeholders
+        for position, tensor in enumerate(node.input):
+            if not tensor.startswith("^"):
+                node.input[position] = fed_name.get(with_index(tensor), tensor)
     return bare
 
 
@@ -363,14 +365,6 @@ def _add_bare(graph_def: GraphDef, node: NodeDef) -> None:
     for key in ("_class", "_output_shapes"):
         if key in copy.attr:
             del copy.attr[key]
-
-
-def _rewire(graph_def: GraphDef, fed_name: Mapping[str, str]) -> None:
-    """Makes the users of fed tensors read the placeholders of these names instead."""
-    for node in graph_def.node:
-        for position, tensor in enumerate(node.input):
-            if not tensor.startswith("^"):
-                node.input[position] = fed_name.get(with_index(tensor), tensor)
 
 
 def _read(
