@@ -63,8 +63,9 @@ class ShardFunctions:
         self._is_opened = is_opened
         if "output_shapes" in node.attr:
             self._set_output_shapes(node, answer, bool(numbers))
-        if numbers:
-            _add_input(node, len(answer.inputs), numbers)
+        if numbers:  # behind the tensors that an op hands to its functions
+            node.input.insert(len(answer.inputs), numbers.removesuffix(":0"))
+            node.attr["T" if node.op in op_types.LOOPS else "Tin"].list.type.append(_INT32)
 
     def _set_output_shapes(self, node: NodeDef, answer: Split, has_numbers: bool) -> None:
         shapes = attribute(node, "output_shapes").list.shape
@@ -151,11 +152,3 @@ def _alone(node: NodeDef) -> NodeDef:
     new.device = ""
     new.attr.pop("_class", None)
     return new
-
-
-def _add_input(node: NodeDef, position: int, tensor: str) -> None:
-    """Adds an int32 behind the tensors that an op hands to its functions."""
-    inputs = list(node.input)
-    del node.input[:]
-    node.input.extend([*inputs[:position], tensor.removesuffix(":0"), *inputs[position:]])
-    node.attr["T" if node.op in op_types.LOOPS else "Tin"].list.type.append(_INT32)
