@@ -4,7 +4,7 @@ Works on GraphDefs alone; only the child process that runs them imports this.
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
@@ -45,7 +45,10 @@ def prepare_run_graph(
             merged.node[-1].device = ""
     function_library.add_functions(merged, source_graph)
     for _, nodes in function_library.bodies(merged):
-        _set_containers(nodes, container)
+        for node in (node for node in nodes if node.op in _DECLARES_CONTAINER):
+            node.attr["container"].s = container.encode()
+            if not attribute(node, "shared_name").s:
+                node.attr["shared_name"].s = node.name.encode()
     _name_functions(merged, container.replace(".", "_"))
     _complete_devices(merged, default_device)
     _drop_dangling_colocation(merged)
@@ -95,14 +98,6 @@ def variable_nodes(graph_def: GraphDef) -> Mapping[str, NodeDef]:
         for node in graph_def.node
         if node.op in _DECLARES_CONTAINER
     }
-
-
-def _set_containers(nodes: Sequence[NodeDef], container: str) -> None:
-    for node in nodes:
-        if node.op in _DECLARES_CONTAINER:
-            node.attr["container"].s = container.encode()
-            if not attribute(node, "shared_name").s:
-                node.attr["shared_name"].s = node.name.encode()
 
 
 def _name_functions(graph_def: GraphDef, suffix: str) -> None:
