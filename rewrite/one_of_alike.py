@@ -122,8 +122,7 @@ def _like(node: NodeDef, imported: NodeDef) -> NodeDef:
     """A node as TensorFlow writes it, with the attributes that it gave to one of its kind."""
     result = copy.deepcopy(imported)
     result.name = node.name
-    del result.input[:]
-    result.input.extend(name.removesuffix(":0") for name in data_inputs(node))
+    result.input[:] = [name.removesuffix(":0") for name in data_inputs(node)]
     result.input.extend(sorted({name for name in node.input if name.startswith("^")}))
     result.attr.pop(_BESIDE, None)
     if _BESIDE in node.attr:

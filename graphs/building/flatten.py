@@ -196,8 +196,7 @@ class _Linker:
                 node.name = name
                 node.device = raw.device
                 if node.input != inputs[name]:
-                    del node.input[:]
-                    node.input.extend(inputs[name])
+                    node.input[:] = inputs[name]
                 self._set_classes(node, raw)
             origins.append(raw.origin)
         # Units still refer to functions.

@@ -205,8 +205,7 @@ class Pieces:
         """Adds a node to the piece that is imported next."""
         copy = self._piece.node.add()
         copy.CopyFrom(node)
-        del copy.input[:]
-        copy.input.extend(self._stand_in.get(with_index(name), name) for name in node.input)
+        copy.input[:] = [self._stand_in.get(with_index(name), name) for name in node.input]
         if node.op == "VariableShape":
             handle = self._nodes[op_of(source_of(node.input[0], self._nodes, op_types.HANDLE))]
             if handle.op == "VarHandleOp" and _size(shape_of(handle.attr["shape"].shape)) >= 0:

@@ -127,11 +127,8 @@ def _drop_dangling_colocation(graph_def: GraphDef) -> None:
     for node in graph_def.node:
         if "_class" in node.attr:
             classes = node.attr["_class"].list.s
-            kept = [
+            classes[:] = [
                 value
                 for value in classes
                 if not value.startswith(_COLOCATION) or value[len(_COLOCATION) :].decode() in names
             ]
-            if len(kept) < len(classes):
-                del classes[:]
-                classes.extend(kept)

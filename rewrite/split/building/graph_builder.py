@@ -183,8 +183,6 @@ class GraphBuilder:
 
 def _of_all_copies(node: NodeDef, answer: Split | None = None) -> NodeDef:
     """A NodeDef with no more than what all copies of an op have of it."""
-    alike = type(node)(op=type_of_copies(node, answer), device=node.device)
-    for key, value in attributes_of_copies(node, answer).items():
-        if key not in _DERIVED:
-            alike.attr[key].CopyFrom(value)
-    return alike
+    attributes = attributes_of_copies(node, answer)
+    kept = {key: value for key, value in attributes.items() if key not in _DERIVED}
+    return type(node)(op=type_of_copies(node, answer), device=node.device, attr=kept)
