@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from graphs.by_key import by_key
 from graphs.op_graph import FloatArray
 from graphs.protos import Message, NodeDef
 from tfplace.measurement.device_name import DeviceSpelling
@@ -118,11 +119,8 @@ def _joined(host: Sequence[_Row], on_gpu: Sequence[_Row]) -> list[_Row]:
 
 def _launching_devices(host: Sequence[_Row]) -> Mapping[str, str]:
     """{op: the GPU that launched it}, as far as there is one only."""
-    devices: dict[str, set[str]] = {}
-    for row in host:
-        if "GPU:" in row.device:
-            devices.setdefault(row.op, set()).add(row.device)
-    return {op: next(iter(gpus)) for op, gpus in devices.items() if len(gpus) == 1}
+    devices = by_key((row.op, row.device) for row in host if "GPU:" in row.device)
+    return {op: gpus[0] for op, gpus in devices.items() if len({*gpus}) == 1}
 
 
 def _sum_of_parts(key: tuple[str, str], kind: str, parts: Sequence[_Row]) -> _Row:

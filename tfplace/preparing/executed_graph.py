@@ -152,12 +152,9 @@ def _constants(nodes: Sequence[NodeDef], index: Mapping[str, int]) -> npt.NDArra
 
 def _roots(executed: Sequence[ExecutedNode], index: Mapping[str, int]) -> dict[str, int]:
     """{executed node: the op that it computes}."""
-    roots: dict[str, int] = {}
-    for node in executed:
-        candidate = next((name for name in _candidates(node.name) if name in index), None)
-        if candidate is not None:
-            roots[node.name] = index[candidate]
-    return roots
+    known = {node.name: (n for n in _candidates(node.name) if n in index) for node in executed}
+    firsts = ((name, next(found, None)) for name, found in known.items())
+    return {name: index[first] for name, first in firsts if first is not None}
 
 
 def _candidates(name: str) -> Iterator[str]:
