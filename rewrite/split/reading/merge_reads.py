@@ -28,7 +28,12 @@ def merge_reads(flat: FlatGraph) -> FlatGraph:
     Merged are reads that wait for nothing, of variables that the step never writes, or that all
     their writes come after. The same object comes back where there is nothing to merge.
     """
-    kept_for = _kept_for(flat)
+    reads, writers = uses_of_variables(flat, lambda node: node.op == _READ and len(node.input) == 1)
+    several = {variable: names for variable, names in reads.items() if len(names) > 1}
+    # {read that is left out: the read that takes its place}
+    kept_for: dict[str, str] = {}
+    for first, *others in _written_after(flat, several, writers).values():
+        kept_for.update(dict.fromkeys(others, first))
     if not kept_for:
         return flat
 
@@ -39,20 +44,14 @@ def merge_reads(flat: FlatGraph) -> FlatGraph:
         inputs = [_renamed(name, kept_for) for name in node.input]
         data = [name for name in inputs if not name.startswith("^")]
         new.input[:] = [*data, *dict.fromkeys(name for name in inputs if name.startswith("^"))]
-        _rename_places(new, kept_for)
+        places: Sequence[bytes] = new.attr["_class"].list.s if "_class" in new.attr else ()
+        for i, place in enumerate(places):
+            name = place.decode().removeprefix(_PLACE)
+            if name in kept_for:
+                places[i] = f"{_PLACE}{kept_for[name]}".encode()  # type: ignore[index]
         return [new]
 
     return with_nodes(flat, nodes_for)
-
-
-def _kept_for(flat: FlatGraph) -> Mapping[str, str]:
-    """{read that is left out: the read that takes its place}."""
-    reads, writers = uses_of_variables(flat, lambda node: node.op == _READ and len(node.input) == 1)
-    several = {variable: names for variable, names in reads.items() if len(names) > 1}
-    kept_for: dict[str, str] = {}
-    for first, *others in _written_after(flat, several, writers).values():
-        kept_for.update(dict.fromkeys(others, first))
-    return kept_for
 
 
 def _written_after(
@@ -79,14 +78,6 @@ def _renamed(name: str, kept_for: Mapping[str, str]) -> str:
     if source not in kept_for:
         return name
     return f"^{kept_for[source]}" if name.startswith("^") else kept_for[source]
-
-
-def _rename_places(node: NodeDef, kept_for: Mapping[str, str]) -> None:
-    places: Sequence[bytes] = node.attr["_class"].list.s if "_class" in node.attr else ()
-    for i, place in enumerate(places):
-        name = place.decode().removeprefix(_PLACE)
-        if name in kept_for:
-            places[i] = f"{_PLACE}{kept_for[name]}".encode()  # type: ignore[index]
 
 
 # Gathers of a variable's rows that read a copy of it instead, where several hosts have one anyway.

@@ -318,7 +318,12 @@ def _kind(found: Parallelism, problem: Problem, names: Sequence[str]) -> str:
         spread = _variables(found, names)
         return f"{mostly}data parallel over {over}{_on_each(found, names)}{spread}{own}"
     if found.kind == GROUPS:
-        return f"{mostly}{_groups_text(found, names)}" + (doubt and f"{doubt}in its group")
+        inside = f"model parallel over {len(found.groups[0][1])} devices"
+        if found.stages:
+            inside = f"a pipeline of {len(found.stages)} stages"
+        over = f"{len(found.groups)} groups of devices ({_lists(found, names)})"
+        in_group = doubt and f"{doubt}in its group"
+        return f"{mostly}data parallel in {over}, each {inside}{in_group}"
     split = found.work[:-1]  # there are shards
     home_share = float(split.max(axis=1).sum() / (split.sum() or 1.0))
     return (
@@ -361,15 +366,6 @@ def _variables(found: Parallelism, names: Sequence[str]) -> str:
     holding = int((share >= min(NAMED, 0.5 / len(found.groups))).sum())
     where = "all" if holding >= len(found.groups) else f"{holding} of them"
     return f", the variables spread over {where}"
-
-
-def _groups_text(found: Parallelism, names: Sequence[str]) -> str:
-    if found.stages:
-        inside = f", each a pipeline of {len(found.stages)} stages"
-    else:
-        inside = f", each model parallel over {len(found.groups[0][1])} devices"
-    lists = _lists(found, names)
-    return f"data parallel in {len(found.groups)} groups of devices ({lists}){inside}"
 
 
 def _lists(found: Parallelism, names: Sequence[str]) -> str:
