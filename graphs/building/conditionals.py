@@ -15,7 +15,7 @@ import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.raw_node import NOT_OF_THE_MODEL, RawNode
 from graphs.function_library import kept_whole
-from graphs.names import data_inputs, op_of, parse_input
+from graphs.names import beside, data_inputs, op_of, parse_input
 from graphs.protos import Library, NodeDef, Nodes, OpDef
 
 LOWERED = "_lower_using_switch_merge"
@@ -174,7 +174,8 @@ class Boundary:
         predicate.controls = list(self.raw.controls)
         predicate.origin = self.raw.origin
         predicate.device = self.raw.device
-        predicate.beside = self._classes()
+        scope = self.name[: -len(self.raw.origin.node)]
+        predicate.beside = [scope + op for op in beside(self.raw.node)]
         switches = {f"{self.name}/predicate": predicate}
         types = self.raw.node.attr["Tin"].list.type
         for index, (tensor, dtype) in enumerate(zip(inputs, types, strict=True)):
@@ -204,13 +205,6 @@ class Boundary:
 
     def _of_the_conditional(self, node: NodeDef, inputs: list[str], share: float) -> RawNode:
         return RawNode(node, inputs, [], self.raw.origin, self.raw.device, share)
-
-    def _classes(self) -> list[str]:
-        """The paths of the ops whose device the conditional must have."""
-        node = self.raw.node
-        values = node.attr["_class"].list.s if "_class" in node.attr else ()
-        scope = self.name[: -len(self.raw.origin.node)]
-        return [scope + v.decode(errors="replace").removeprefix("loc:@") for v in values]
 
 
 _INT32, _BOOL = 3, 10  # tensorflow.DataType

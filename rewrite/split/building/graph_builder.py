@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from graphs.names import data_inputs, op_of, tensor_of
+from graphs.names import beside, data_inputs, op_of, tensor_of
 from graphs.protos import NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.building.function_shapes import OpenFunctionShapes, ShardShapes
@@ -117,8 +117,7 @@ class GraphBuilder:
         waits = [*self.tensors.as_wanted(node, inputs), *self._controls(node, shard)]
         new = self.writer.node(alike.op, name, waits)
         new.MergeFrom(alike)
-        for each in node.attr["_class"].list.s if "_class" in node.attr else ():
-            other = each.decode().removeprefix("loc:@")
+        for other in beside(node):
             if other in self.copies:
                 if shard is None:
                     continue  # a whole op can't lie beside all copies of another one

@@ -13,13 +13,11 @@ import graphs.late_tensorflow as tf
 from graphs.building.known_tensors import constant_node
 from graphs.building.op_outputs import attr_of
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, free_name, op_of, parse_input
+from graphs.names import data_inputs, free_name, op_of, parse_input, rename_beside
 from graphs.protos import NodeDef
 from rewrite.split.decision import MOST_BYTES
 from rewrite.split.effects import _READ, Variable, uses_of_variables, variable_of_handle
 from rewrite.split.reading.runs_before import bits, runs_before, with_nodes
-
-_PLACE = "loc:@"
 
 
 def merge_reads(flat: FlatGraph) -> FlatGraph:
@@ -44,11 +42,7 @@ def merge_reads(flat: FlatGraph) -> FlatGraph:
         inputs = [_renamed(name, kept_for) for name in node.input]
         data = [name for name in inputs if not name.startswith("^")]
         new.input[:] = [*data, *dict.fromkeys(name for name in inputs if name.startswith("^"))]
-        places: Sequence[bytes] = new.attr["_class"].list.s if "_class" in new.attr else ()
-        for i, place in enumerate(places):
-            name = place.decode().removeprefix(_PLACE)
-            if name in kept_for:
-                places[i] = f"{_PLACE}{kept_for[name]}".encode()  # type: ignore[index]
+        rename_beside(new, kept_for)
         return [new]
 
     return with_nodes(flat, nodes_for)

@@ -10,7 +10,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import called_function, library_of, rename_references
 from graphs.loading.feed_shapes import write_shapes
 from graphs.loading.saved_model_file import read_signatures
-from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
+from graphs.names import beside, data_inputs, free_name, op_of, parse_input, with_index
 from graphs.protos import FunctionDef, GraphDef, MetaGraphDef, NodeDef, ObjectGraph, shape_proto
 from graphs.source_model import SourceModel, TensorSpec
 from rewrite import written_signature
@@ -202,12 +202,11 @@ def _short_names(call: str, names: Sequence[str]) -> dict[str, str]:
 def _rename(node: NodeDef, short: dict[str, str], arguments: set[str]) -> None:
     node.name = short[node.name]
     node.input[:] = [_renamed(name, short, arguments) for name in node.input]
-    if "_class" in node.attr:
-        places = [each.decode().removeprefix("loc:@") for each in node.attr["_class"].list.s]
-        del node.attr["_class"]
-        for place in places:
-            if place in short:  # an argument lies where its caller put it
-                node.attr["_class"].list.s.append(f"loc:@{short[place]}".encode())
+    places = beside(node)
+    node.attr.pop("_class", None)
+    for place in places:
+        if place in short:  # an argument lies where its caller put it
+            node.attr["_class"].list.s.append(f"loc:@{short[place]}".encode())
 
 
 def _renamed(name: str, short: dict[str, str], arguments: set[str]) -> str:
