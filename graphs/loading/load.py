@@ -230,7 +230,8 @@ def _require_whole_checkpoint(path: str, prefix: str) -> None:
         reader = tf.train.load_checkpoint(prefix)
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
         wanted = sum(
-            _string_bytes(reader.get_tensor(name))
+            # A checksum, lengths, the strings: the fewest bytes of a tensor of strings.
+            4 + sum(1 + len(string) for string in np.ravel(reader.get_tensor(name)).tolist())
             if dtypes[name] == tf.string
             else math.prod(shapes[name]) * dtypes[name].size
             for name in shapes
@@ -252,8 +253,3 @@ def _require_whole_checkpoint(path: str, prefix: str) -> None:
             f"reading model {path!r}: its variables take at least {wanted:,} bytes, found "
             f"{num_bytes:,} in {len(shards)} files {prefix + '.data-*'!r}; {_WHAT_TO_DO}"
         )
-
-
-def _string_bytes(value: np.ndarray) -> int:
-    """The fewest bytes of a tensor of strings in a checkpoint: a checksum, lengths, the strings."""
-    return 4 + sum(1 + len(string) for string in np.ravel(value).tolist())

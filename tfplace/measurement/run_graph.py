@@ -45,12 +45,15 @@ def prepare_run_graph(
             merged.node[-1].device = ""
     function_library.add_functions(merged, source_graph)
     for _, nodes in function_library.bodies(merged):
-        for node in (node for node in nodes if node.op in _DECLARES_CONTAINER):
+        for node in nodes:
+            if node.device:
+                node.device = complete_device(node.device, default_device)
+            if node.op not in _DECLARES_CONTAINER:
+                continue
             node.attr["container"].s = container.encode()
             if not attribute(node, "shared_name").s:
                 node.attr["shared_name"].s = node.name.encode()
     _name_functions(merged, container.replace(".", "_"))
-    _complete_devices(merged, default_device)
     _drop_dangling_colocation(merged)
     return merged
 
@@ -112,13 +115,6 @@ def _name_functions(graph_def: GraphDef, suffix: str) -> None:
     for _, nodes in function_library.bodies(graph_def):
         for node in nodes:
             function_library.rename_references(node, new)
-
-
-def _complete_devices(graph_def: GraphDef, default_device: str) -> None:
-    for _, nodes in function_library.bodies(graph_def):
-        for node in nodes:
-            if node.device:
-                node.device = complete_device(node.device, default_device)
 
 
 def _drop_dangling_colocation(graph_def: GraphDef) -> None:
