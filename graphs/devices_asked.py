@@ -1,5 +1,6 @@
 """Finds where TensorFlow would put each op of the model as it came: the given placement."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,13 +35,10 @@ def given_placement(
     default = order[np.argmax(allowed[:, order], axis=1)]
     asked = np.full(count, -1, dtype=np.int32)
     nodes = flat.graph_def.node
-    known: dict[str, int] = {}
+    matching = functools.cache(lambda asked: match_device(asked, cluster.device_names))
     for op, node in zip(built.op_of_node.tolist(), nodes, strict=True):
-        if node.device:
-            if node.device not in known:
-                known[node.device] = match_device(node.device, cluster.device_names)
-            if known[node.device] >= 0:
-                asked[op] = known[node.device]
+        if node.device and matching(node.device) >= 0:
+            asked[op] = matching(node.device)
     group = built.graph.colocation_group
     asked_of_group = np.full(int(group.max(initial=-1)) + 1, -1, dtype=np.int32)
     for op in np.flatnonzero((group >= 0) & (asked >= 0))[::-1]:
