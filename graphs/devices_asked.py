@@ -1,5 +1,6 @@
 """Finds where TensorFlow would put each op of the model as it came: the given placement."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,16 +30,15 @@ def given_placement(
       allowed: bool[N, D].
     """
     count = built.graph.num_ops
-    default = default_devices(cluster, allowed)
+    is_gpu = np.array([device.type == "GPU" for device in cluster.devices])
+    order = np.argsort(~is_gpu, kind="stable")
+    default = order[np.argmax(allowed[:, order], axis=1)]
     asked = np.full(count, -1, dtype=np.int32)
     nodes = flat.graph_def.node
-    known: dict[str, int] = {}
+    matching = functools.cache(lambda asked: match_device(asked, cluster.device_names))
     for op, node in zip(built.op_of_node.tolist(), nodes, strict=True):
-        if node.device:
-            if node.device not in known:
-                known[node.device] = match_device(node.device, cluster.device_names)
-            if known[node.device] >= 0:
-                asked[op] = known[node.device]
+        if node.device and matching(node.device) >= 0:
+            asked[op] = matching(node.device)
     group = built.graph.colocation_group
     asked_of_group = np.full(int(group.max(initial=-1)) + 1, -1, dtype=np.int32)
     for op in np.flatnonzero((group >= 0) & (asked >= 0))[::-1]:
@@ -96,13 +96,6 @@ def kept_beside_the_run(
                 if device >= 0:
                     kept[Origin(function, node.name)] = device_names[device]
     return kept
-
-
-def default_devices(cluster: Cluster, allowed: np.ndarray) -> IntArray:
-    """i4[N]: the first GPU that may run the op, else the first device that may."""
-    is_gpu = np.array([device.type == "GPU" for device in cluster.devices])
-    order = np.argsort(~is_gpu, kind="stable")
-    return order[np.argmax(allowed[:, order], axis=1)].astype(np.int32)
 
 
 def match_device(device: str, device_names: Sequence[str]) -> int:

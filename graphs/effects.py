@@ -123,7 +123,6 @@ def _hand_on(node: NodeDef) -> None:
 def _become(node: NodeDef, op_type: str, inputs: Sequence[str], kept: Sequence[str] = ()) -> None:
     """Makes it another op of the same name, device and colocation."""
     node.op = op_type
-    del node.input[:]
-    node.input.extend(inputs)
+    node.input[:] = inputs
     for key in node.attr.keys() - {*kept, "_class"}:
         del node.attr[key]

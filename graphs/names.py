@@ -6,7 +6,7 @@ In the main graph an input is "op" (output 0), "op:1" or "^op" (control). In a f
 
 import functools
 import re
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Mapping
 from typing import NamedTuple
 
 from graphs.protos import NodeDef, Nodes
@@ -89,6 +89,19 @@ def with_index(tensor: str) -> str:
 def data_inputs(node: NodeDef) -> list[str]:
     """The inputs of a NodeDef that are tensors, in order."""
     return [name for name in node.input if name[:1] != "^"]  # asked for of every op, often
+
+
+def beside(node: NodeDef) -> list[str]:
+    """The ops that a NodeDef has to lie beside, in order."""
+    wishes = node.attr["_class"].list.s if "_class" in node.attr else ()
+    return [wish.decode(errors="replace").removeprefix("loc:@") for wish in wishes]
+
+
+def rename_beside(node: NodeDef, new_name: Mapping[str, str]) -> None:
+    """Has a NodeDef lie beside ops under their new names, where they have any."""
+    for i, op in enumerate(beside(node)):
+        if op in new_name:
+            node.attr["_class"].list.s[i] = f"loc:@{new_name[op]}".encode()
 
 
 def source_of(tensor: str, nodes: Nodes, through: Collection[str]) -> str:

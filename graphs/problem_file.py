@@ -149,7 +149,13 @@ def read_archive(path: str, wanted: Collection[str], doing: str) -> dict[str, np
                 if info.filename.endswith(ENDING)
             }
             found = {name: info for name, info in members.items() if name in wanted}
-            _require_memory(sum(info.file_size for info in found.values()), doing)
+            num_bytes = sum(info.file_size for info in found.values())
+            if num_bytes > (free := psutil.virtual_memory().available):
+                raise ModelError(
+                    f"{doing}: its arrays take {num_bytes:,} bytes, and this machine has {free:,} "
+                    "free; wanted a problem that fits its memory: give a smaller one, or use a "
+                    "larger machine"
+                )
             return {name: _read(archive, info) for name, info in found.items()}
     except ModelError:
         raise
@@ -158,15 +164,6 @@ def read_archive(path: str, wanted: Collection[str], doing: str) -> dict[str, np
             f"{doing}: wanted an .npz without pickles, as numpy.savez and --dump_problem write "
             f"it, but {error}"
         ) from error
-
-
-def _require_memory(num_bytes: int, doing: str) -> None:
-    free = psutil.virtual_memory().available
-    if num_bytes > free:
-        raise ModelError(
-            f"{doing}: its arrays take {num_bytes:,} bytes, and this machine has {free:,} free; "
-            "wanted a problem that fits its memory: give a smaller one, or use a larger machine"
-        )
 
 
 def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:

@@ -16,15 +16,7 @@ from graphs.graph_view import reached
 from graphs.host.freed_memory import give_back
 from graphs.host.parent import Parent
 from graphs.names import op_of, with_index
-from graphs.protos import (
-    GraphDef,
-    MetaGraphDef,
-    NodeDef,
-    Pickled,
-    Session,
-    SessionConfig,
-    SignatureDef,
-)
+from graphs.protos import GraphDef, MetaGraphDef, NodeDef, Pickled, SessionConfig, SignatureDef
 from graphs.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
 from graphs.source_model import Initialization, Variable
 from rewrite.model_builder import TAGS
@@ -93,18 +85,13 @@ def _built(request: dict[str, Pickled]) -> OneOfAlike | None:
             with v1.Session(config=_session_config()) as session:
                 initialize(session, initialization, variables)
                 builder.add_meta_graph_and_variables(session, tags, **parts)
-                _forget_values(session, variables)
+                tensors = (graph.get_tensor_by_name(f"{each.op}:0") for each in variables)
+                handles = [tensor for tensor in tensors if tensor.dtype == tf.resource]
+                # The values would outlive the session.
+                session.run([tf.raw_ops.DestroyResourceOp(resource=h) for h in handles])
                 give_back()
         builder.save()
     return alike
-
-
-def _forget_values(session: Session, variables: Iterable[Variable]) -> None:
-    """Frees the variables' values, which would outlive the session."""
-    handles = (session.graph.get_tensor_by_name(f"{each.op}:0") for each in variables)
-    session.run(
-        [tf.raw_ops.DestroyResourceOp(resource=h) for h in handles if h.dtype == tf.resource]
-    )
 
 
 def _session_config() -> SessionConfig:

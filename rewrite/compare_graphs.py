@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from graphs.function_library import library_of, rename_references
-from graphs.protos import AttrValue, FunctionLibrary, GraphDef, Message, NodeDef
+from graphs.protos import AttrValue, GraphDef, Message, NodeDef
 from rewrite.call_graph import copy_of
 from rewrite.order.order_edges import forget
 from rewrite.pass_base import RewriteError, op_path
@@ -37,7 +37,12 @@ def same_graphs(given: GraphDef, placed: GraphDef) -> None:
         # A copy's name and the mark in its description are its own.
         own = ("name", "description") if name in copies else ()
         same_message(f"the signature of {what}", original.signature, function.signature, own)
-    _same_gradients(given.library, placed.library, copies)
+    # Each function has the gradient that it had, and each copy that of its original.
+    originals, now = given.library.gradient, placed.library.gradient
+    before = {(g.function_name, g.gradient_func) for g in originals}
+    after = {(copies.get(g.function_name, g.function_name), g.gradient_func) for g in now}
+    if before != after or len(now) < len(originals):
+        raise RewriteError("comparing function libraries: their gradient functions differ")
     same_message("function libraries", given.library, placed.library, ("function", "gradient"))
     same_message("graphs", given, placed, without=("node", "library"))
 
@@ -110,18 +115,6 @@ def _without_placement(node: NodeDef, copies: Mapping[str, str]) -> NodeDef:
     forget(result)
     rename_references(result, copies)
     return result
-
-
-def _same_gradients(
-    given: FunctionLibrary, placed: FunctionLibrary, copies: Mapping[str, str]
-) -> None:
-    """Each function has the gradient that it had, and each copy that of its original."""
-    before = {(g.function_name, g.gradient_func) for g in given.gradient}
-    after = {
-        (copies.get(g.function_name, g.function_name), g.gradient_func) for g in placed.gradient
-    }
-    if before != after or len(placed.gradient) < len(given.gradient):
-        raise RewriteError("comparing function libraries: their gradient functions differ")
 
 
 def _equal(given: Message, placed: Message, name: str) -> bool:

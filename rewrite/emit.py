@@ -72,11 +72,14 @@ def emit(
         saved_model = _moved(source, built, made)
     ignored = _place(source, saved_model, device_of_origin, order)
     _write_saved_model(saved_model, made)
-    graph_file = b""
+    files = dict(extra_files)
     if not source.saved_model_dir:
         placed = saved_model.meta_graphs[0].graph_def
-        graph_file = _graph_file(given_graph(source), placed, device_of_origin, order)
-    _write_extra(made, extra_files, graph_file)
+        files[GRAPH_FILE] = _graph_file(given_graph(source), placed, device_of_origin, order)
+    for name, content in files.items():
+        path = made / EXTRA_DIRECTORY / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     renew_fingerprint(made)
     return ignored
 
@@ -249,14 +252,6 @@ def _graph_file(
             node.device = device_of_op.get(node.name, "")
         add_order(result, order)
     return result.SerializeToString(deterministic=True)
-
-
-def _write_extra(made: Path, extra_files: Mapping[str, bytes], graph: bytes) -> None:
-    files = {**({GRAPH_FILE: graph} if graph else {}), **extra_files}
-    for name, content in files.items():
-        path = made / EXTRA_DIRECTORY / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
 
 
 # Devices of the variables that a TensorFlow 2 SavedModel keeps in its object graph.

@@ -15,7 +15,7 @@ from pathlib import Path
 from graphs.errors import ModelError
 from graphs.host.asked_child import AskedChild, ChildError
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
-from graphs.protos import GraphDef, MetaGraphDef
+from graphs.protos import GraphDef
 from graphs.source_model import SourceModel
 from rewrite.call_graph import without_devices
 from rewrite.written_signature import written_name
@@ -152,7 +152,9 @@ def given_graph(source: SourceModel) -> GraphDef:
 def _request(source: SourceModel, made: Path, without_values: bool) -> dict[str, object]:
     meta_graph = b""
     if source.meta_graph_def is not None:
-        meta_graph = _without_graph(source.meta_graph_def).SerializeToString()
+        bare = copy.deepcopy(source.meta_graph_def)
+        bare.ClearField("graph_def")
+        meta_graph = bare.SerializeToString()
     return {
         "graph_def": without_devices(given_graph(source)).SerializeToString(),
         "meta_graph_def": meta_graph,
@@ -165,10 +167,3 @@ def _request(source: SourceModel, made: Path, without_values: bool) -> dict[str,
         "initialization": source.initialization,
         "without_values": without_values,
     }
-
-
-def _without_graph(meta_graph: MetaGraphDef) -> MetaGraphDef:
-    """Copies a MetaGraphDef without its graph."""
-    result = copy.deepcopy(meta_graph)
-    result.ClearField("graph_def")
-    return result

@@ -13,7 +13,7 @@ from graphs import op_types
 from graphs.building.same_shapes import first_of_shapes, without_same
 from graphs.graph_edges import edges_of, in_order
 from graphs.graph_view import reached
-from graphs.names import data_inputs, op_of
+from graphs.names import beside, data_inputs, op_of
 from graphs.op_graph import LongArray
 from graphs.protos import GraphDef, NodeDef, Nodes
 
@@ -111,8 +111,7 @@ def _keep_beside(node: NodeDef, stands_for: Mapping[str, str]) -> None:
     if _BESIDE not in node.attr:
         return
     wishes = list(node.attr[_BESIDE].list.s)
-    beside = [wish.decode(errors="replace").removeprefix("loc:@") for wish in wishes]
-    kept = [w for w, op in zip(wishes, beside, strict=True) if stands_for.get(op, op) == op]
+    kept = [w for w, op in zip(wishes, beside(node), strict=True) if stands_for.get(op, op) == op]
     del node.attr[_BESIDE]
     if kept:
         node.attr[_BESIDE].list.s.extend(kept)
@@ -122,8 +121,7 @@ def _like(node: NodeDef, imported: NodeDef) -> NodeDef:
     """A node as TensorFlow writes it, with the attributes that it gave to one of its kind."""
     result = copy.deepcopy(imported)
     result.name = node.name
-    del result.input[:]
-    result.input.extend(name.removesuffix(":0") for name in data_inputs(node))
+    result.input[:] = [name.removesuffix(":0") for name in data_inputs(node)]
     result.input.extend(sorted({name for name in node.input if name.startswith("^")}))
     result.attr.pop(_BESIDE, None)
     if _BESIDE in node.attr:

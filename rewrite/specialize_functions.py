@@ -90,7 +90,11 @@ class _Planner:
         self._touches: dict[str, bool] = {}
         self._free: dict[str, _Variant | None] = {}
         self.main = self._plan((), "")
-        self._name_variants()
+        taken = set(self.calls.library)
+        for name, variants in self.variants.items():
+            keeper = next((v for v in variants if not v.free), variants[0])
+            for variant in variants:
+                variant.name = name if variant is keeper else _new_name(name, taken)
 
     def _reached(self, chain: Chain) -> set[str]:
         return {f for depth in range(len(chain)) for f in self.calls.resolve(chain[: depth + 1])}
@@ -151,13 +155,6 @@ class _Planner:
                 "itself under another name, rewrite the recursion as a loop"
             )
         return variant
-
-    def _name_variants(self) -> None:
-        taken = set(self.calls.library)
-        for base, variants in self.variants.items():
-            keeper = next((v for v in variants if not v.free), variants[0])
-            for variant in variants:
-                variant.name = base if variant is keeper else _new_name(base, taken)
 
 
 def _new_name(base: str, taken: set[str]) -> str:

@@ -154,7 +154,12 @@ def verify(
             dataclasses.replace(outcome, why=of_unknown_op(outcome.why))
             for outcome in _run_checks(request, limits)
         ]
-    _require_undamaged(source, outcomes)
+    for outcome in outcomes:
+        if outcome.kind == "damaged":  # placed, it would be useless
+            raise ModelError(
+                f"loading the model {source.path!r} as it came: its variables are damaged "
+                f"({outcome.why}); copy the whole model again"
+            )
     return _summed_up(outcomes, [check.is_run for check in request.checks], plan.left_out)
 
 
@@ -243,16 +248,6 @@ def _only_split_fails(request: VerifyRequest, seconds: float, memory_bytes: floa
     except ChildError:
         return False
     return [outcome.kind for outcome in so_far.outcomes] == ["compared"]
-
-
-def _require_undamaged(source: SourceModel, outcomes: Sequence[CheckOutcome]) -> None:
-    """Raises ModelError where the model can't be read as it came: placed, it would be useless."""
-    for outcome in outcomes:
-        if outcome.kind == "damaged":
-            raise ModelError(
-                f"loading the model {source.path!r} as it came: its variables are damaged "
-                f"({outcome.why}); copy the whole model again"
-            )
 
 
 def _summed_up(

@@ -56,11 +56,6 @@ from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_fol
 REPORTING_SECONDS, STARTING_SECONDS = PARTS["reporting"].of(), PARTS["starting"].of()
 
 
-def seconds_beside(num_ops: int) -> float:
-    """How long all of `optimize` may take beside its budget (the contract, section 11)."""
-    return 40.0 if num_ops <= 15_000 else 120.0
-
-
 def optimize(
     options: OptimizeOptions,
     progress: Progress | None = None,
@@ -95,7 +90,8 @@ def optimize(
         asked = options.problem
         options = with_known_machine(options, progress, phases, compiling, scratch)
         prepared = _read(options, progress, phases, compiling, builder, scratch)
-        end = options.budget_seconds + (seconds_beside(prepared.problem.num_ops) - STARTING_SECONDS)
+        beside = 40.0 if prepared.problem.num_ops <= 15_000 else 120.0  # the contract, section 11
+        end = options.budget_seconds + (beside - STARTING_SECONDS)
         compiling.wait(phases, progress)
         if options.evaluator != "measure" and options.problem.num_shards != AUTO:
             builder.begin(prepared.source, scratch)

@@ -203,10 +203,3 @@ def write_file(path: str, content: bytes, overwrite: bool) -> None:
     """
     require_free(path, overwrite)
     write_whole(path, lambda file: file.write(content))
-
-
-def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Writes {name: content} into a folder, which is made where it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (folder / name).write_bytes(content)

@@ -262,7 +262,9 @@ def _held_bytes(
         op = op_of_node[number]
         temporary[op] = max(temporary[op], workspace_bytes(node, properties))
         if op_type in op_types.VARIABLES_AND_TEMPORARY:
-            declared[node.name] = _declared_bytes(node)
+            count = tf.TensorShape(node.attr["shape"].shape).num_elements()
+            width = max(tf.as_dtype(node.attr["dtype"].type).size, 1)
+            declared[node.name] = 0 if count is None else possible_bytes(count * width, node)
             persistent[op] += declared[node.name]
         elif op_type == "Const":
             persistent[op] += sum(properties.bytes_of.get(node.name, ()))
@@ -285,13 +287,6 @@ def _same_node_pairs(origins: Sequence[Origin]) -> Iterator[tuple[int, int]]:
     for i, origin in enumerate(origins):
         if origin.node and first.setdefault(origin, i) != i:
             yield first[origin], i
-
-
-def _declared_bytes(node: NodeDef) -> int:
-    """Bytes of a variable of this shape and dtype; 0 where either is not known."""
-    count = tf.TensorShape(node.attr["shape"].shape).num_elements()
-    width = max(tf.as_dtype(node.attr["dtype"].type).size, 1)
-    return 0 if count is None else possible_bytes(count * width, node)
 
 
 def origin_devices(

@@ -19,10 +19,11 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from graphs.building.node_outputs import NodeOutputs
+from graphs.building.op_outputs import known_definition
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.graph_edges import GraphEdges
-from graphs.names import data_inputs, op_of
+from graphs.names import beside, data_inputs, op_of
 from graphs.op_graph import IntArray
 from graphs.protos import NodeDef
 
@@ -42,10 +43,7 @@ def colocation_pairs(
     index = {node.name: number for number, node in enumerate(nodes)}
     pairs = []
     for number, node in enumerate(nodes):
-        for value in node.attr["_class"].list.s if "_class" in node.attr else ():
-            beside = value.decode(errors="replace").removeprefix("loc:@")
-            if beside in index:
-                pairs.append((index[beside], number))
+        pairs += [(index[other], number) for other in beside(node) if other in index]
     types = [node.op for node in nodes]
     has_optionals = np.array([op_type in _MAKE_OR_TAKE_OPTIONALS for op_type in types], dtype=bool)
     producer, consumer = edges.producer, edges.consumer
@@ -66,9 +64,7 @@ def colocation_pairs(
 @functools.cache
 def _reference_inputs(op_type: str) -> frozenset[int]:
     """The positions of the inputs that an op type takes by reference."""
-    from tensorflow.python.framework import op_def_registry
-
-    definition = op_def_registry.get(op_type)  # None for a call by name, which takes no reference
+    definition = known_definition(op_type)  # None for a call by name, which takes no reference
     arguments = definition.input_arg if definition is not None else ()
     return frozenset(position for position, each in enumerate(arguments) if each.is_ref)
 

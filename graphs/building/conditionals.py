@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.raw_node import NOT_OF_THE_MODEL, RawNode
-from graphs.function_library import kept_whole, reached_functions
-from graphs.names import data_inputs, op_of, parse_input
+from graphs.function_library import kept_whole
+from graphs.names import beside, data_inputs, op_of, parse_input
 from graphs.protos import Library, NodeDef, Nodes, OpDef
 
 LOWERED = "_lower_using_switch_merge"
@@ -64,7 +64,8 @@ def why_not_lowered(node: NodeDef, library: Library) -> str:
         return "its branches are not in the model"
     if not _fits_branches(node, [library[branch.function].signature for branch in branches]):
         return "its branches take or make something else than it says"
-    if "branches" not in node.attr and not _is_bool(node):
+    is_bool = "Tcond" in node.attr and node.attr["Tcond"].type == tf.bool.as_datatype_enum
+    if "branches" not in node.attr and not is_bool:
         return "its condition is no bool"
     for branch in branches:
         if reason := kept_whole(node, library[branch.function]):
@@ -79,11 +80,6 @@ def has_nothing_to_place(node: NodeDef, library: Library) -> bool:
         for branch in branches_of(node)
         for inner in library[branch.function].node_def
     )
-
-
-def calls_back(node: NodeDef, calls: Sequence[str], library: Library) -> bool:
-    """Whether a branch leads back to a function that is being opened: it ends a recursion."""
-    return not set(calls).isdisjoint(reached_functions([node], library))
 
 
 def boundary_names(name: str, node: NodeDef) -> Iterator[str]:
@@ -104,10 +100,6 @@ def _fits_branches(node: NodeDef, signatures: Sequence[OpDef]) -> bool:
         (len(signature.input_arg), len(signature.output_arg)) == (num_inputs, num_outputs)
         for signature in signatures
     )
-
-
-def _is_bool(node: NodeDef) -> bool:
-    return "Tcond" in node.attr and bool(node.attr["Tcond"].type == tf.bool.as_datatype_enum)
 
 
 def put_into_optional(optional: str, nodes: Nodes) -> list[str]:
@@ -182,7 +174,8 @@ class Boundary:
         predicate.controls = list(self.raw.controls)
         predicate.origin = self.raw.origin
         predicate.device = self.raw.device
-        predicate.beside = self._classes()
+        scope = self.name[: -len(self.raw.origin.node)]
+        predicate.beside = [scope + op for op in beside(self.raw.node)]
         switches = {f"{self.name}/predicate": predicate}
         types = self.raw.node.attr["Tin"].list.type
         for index, (tensor, dtype) in enumerate(zip(inputs, types, strict=True)):
@@ -212,13 +205,6 @@ class Boundary:
 
     def _of_the_conditional(self, node: NodeDef, inputs: list[str], share: float) -> RawNode:
         return RawNode(node, inputs, [], self.raw.origin, self.raw.device, share)
-
-    def _classes(self) -> list[str]:
-        """The paths of the ops whose device the conditional must have."""
-        node = self.raw.node
-        values = node.attr["_class"].list.s if "_class" in node.attr else ()
-        scope = self.name[: -len(self.raw.origin.node)]
-        return [scope + v.decode(errors="replace").removeprefix("loc:@") for v in values]
 
 
 _INT32, _BOOL = 3, 10  # tensorflow.DataType

@@ -27,7 +27,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of, reached_functions
 from graphs.graph_edges import edges_between, in_order
 from graphs.graph_view import GraphView
-from graphs.names import op_of, with_index
+from graphs.names import beside, op_of, with_index
 from graphs.protos import GraphDef, Library, NodeDef, placeholder
 from graphs.source_model import TensorSpec
 
@@ -196,8 +196,7 @@ class _Linker:
                 node.name = name
                 node.device = raw.device
                 if node.input != inputs[name]:
-                    del node.input[:]
-                    node.input.extend(inputs[name])
+                    node.input[:] = inputs[name]
                 self._set_classes(node, raw)
             origins.append(raw.origin)
         # Units still refer to functions.
@@ -250,15 +249,13 @@ class _Linker:
 
     def _set_classes(self, node: NodeDef, raw: RawNode) -> None:
         """Makes the names in `_class` flat, and drops those that name no op of the run."""
-        beside = list(raw.beside)
+        names = list(raw.beside)
         if raw.follows_input:
-            beside.append(op_of(self.inputs_of[node.name][0]))
-        if "_class" in node.attr:
-            scope = node.name[: -len(raw.origin.node)] if raw.origin.function else ""
-            values = (value.decode(errors="replace") for value in node.attr["_class"].list.s)
-            beside += [scope + value.removeprefix("loc:@") for value in values]
-            del node.attr["_class"]
-        for name in beside:
+            names.append(op_of(self.inputs_of[node.name][0]))
+        scope = node.name[: -len(raw.origin.node)] if raw.origin.function else ""
+        names += [scope + op for op in beside(node)]
+        node.attr.pop("_class", None)
+        for name in names:
             for op in (name, f"{name}/predicate"):
                 if op in self.inputs_of:
                     node.attr["_class"].list.s.append(b"loc:@" + op.encode())

@@ -20,7 +20,12 @@ def frame_units(nodes: Sequence[NodeDef]) -> dict[str, str]:
     a whole, because the tensors of an iteration never leave it.
     """
     stack_of_node = frame_stacks(nodes)
-    return _merged_nested(nodes, {n: s[0] for n, s in stack_of_node.items()}, stack_of_node)
+    # At inner frames, too, the walk begins: they are given the outermost frame here.
+    outermost = {
+        frame: stack[0] for stack in stack_of_node.values() for frame in stack if len(stack) > 1
+    }
+    first = {node.name: stack_of_node[node.name][0] for node in nodes if node.name in stack_of_node}
+    return {name: outermost.get(frame, frame) for name, frame in first.items()}
 
 
 def frame_stacks(nodes: Sequence[NodeDef]) -> dict[str, tuple[str, ...]]:
@@ -49,22 +54,6 @@ def frame_stacks(nodes: Sequence[NodeDef]) -> dict[str, tuple[str, ...]]:
         if after:
             pending.extend((user, after) for user in users.get(node.name, ()))
     return stack_of_node
-
-
-def _merged_nested(
-    nodes: Sequence[NodeDef],
-    unit_of_node: dict[str, str],
-    stack_of_node: dict[str, tuple[str, ...]],
-) -> dict[str, str]:
-    """Gives inner frames, at which the walk also begins, the unit of the outermost frame."""
-    outermost = {
-        frame: stack[0] for stack in stack_of_node.values() for frame in stack if len(stack) > 1
-    }
-    return {
-        node.name: outermost.get(unit_of_node[node.name], unit_of_node[node.name])
-        for node in nodes
-        if node.name in unit_of_node
-    }
 
 
 def depth_in_conditionals(

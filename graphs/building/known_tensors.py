@@ -88,12 +88,6 @@ def joined_held(one: Held | None, other: Held | None) -> Held | None:
     )
 
 
-def with_item(held: Held, item: Known) -> Held:
-    """A list that holds one more."""
-    one = Held(held.length, item.shape, held.declared, held.dtype, item.exact)
-    return joined_held(held, one) or held
-
-
 def joined(one: Known, other: Known) -> Known:
     """What is true of a tensor that is one or the other."""
     return Known(

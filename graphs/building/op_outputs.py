@@ -11,11 +11,16 @@ MOST_OUTPUTS = 100_000
 _REFERENCE = 100  # more than its own has the DataType number of a reference
 
 
-def op_definition(op_type: str, node_name: str = "") -> OpDef:
-    """TensorFlow's OpDef; ModelError: this TensorFlow doesn't know the op."""
+def known_definition(op_type: str) -> OpDef | None:
+    """TensorFlow's OpDef; None where this TensorFlow doesn't know the op."""
     from tensorflow.python.framework import op_def_registry
 
-    definition = op_def_registry.get(op_type)
+    return op_def_registry.get(op_type)
+
+
+def op_definition(op_type: str, node_name: str = "") -> OpDef:
+    """TensorFlow's OpDef; ModelError: this TensorFlow doesn't know the op."""
+    definition = known_definition(op_type)
     if definition is None:
         raise ModelError(f"reading op {node_name!r}: {_no_op(op_type)}, or save the model without")
     return definition

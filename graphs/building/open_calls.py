@@ -20,7 +20,7 @@ from graphs.building.raw_node import (
 )
 from graphs.errors import ModelError
 from graphs.flat_graph import Origin
-from graphs.function_library import CONVERTS_WEIGHTS, called_function, kept_whole
+from graphs.function_library import CONVERTS_WEIGHTS, called_function, kept_whole, reached_functions
 from graphs.names import data_inputs, free_name, with_index
 from graphs.protos import FunctionDef, Library, NodeDef
 
@@ -133,7 +133,7 @@ class CallOpener:
             return f"a conditional that TensorFlow runs as functions: {reason}"
         if conditionals.has_nothing_to_place(raw.node, self.library):
             return "a conditional of constants and assertions"
-        if conditionals.calls_back(raw.node, body.calls, self.library):
+        if not set(body.calls).isdisjoint(reached_functions([raw.node], self.library)):
             return "a conditional that ends a recursion"
         if not body.paths.isdisjoint(conditionals.boundary_names(raw.origin.node, raw.node)):
             return "a conditional whose ops would take names of other ops"

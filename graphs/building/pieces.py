@@ -27,7 +27,6 @@ from graphs.building.known_tensors import (
     joined,
     joined_held,
     narrowed,
-    with_item,
 )
 from graphs.building.never_evaluated import never_evaluated
 from graphs.building.same_shapes import ELEMENTWISE, bare
@@ -206,8 +205,7 @@ class Pieces:
         """Adds a node to the piece that is imported next."""
         copy = self._piece.node.add()
         copy.CopyFrom(node)
-        del copy.input[:]
-        copy.input.extend(self._stand_in.get(with_index(name), name) for name in node.input)
+        copy.input[:] = [self._stand_in.get(with_index(name), name) for name in node.input]
         if node.op == "VariableShape":
             handle = self._nodes[op_of(source_of(node.input[0], self._nodes, op_types.HANDLE))]
             if handle.op == "VarHandleOp" and _size(shape_of(handle.attr["shape"].shape)) >= 0:
@@ -272,7 +270,9 @@ class Pieces:
         if held is None:
             return None
         if node.op in _PUT:
-            held = with_item(held, self.of(node.input[_PUT[node.op]]))
+            item = self.of(node.input[_PUT[node.op]])
+            one = Held(held.length, item.shape, held.declared, held.dtype, item.exact)
+            held = joined_held(held, one) or held
         return held if node.op in _SAME_LENGTH else dataclasses.replace(held, length=-1)
 
     def _add_made(self, node: NodeDef) -> bool:

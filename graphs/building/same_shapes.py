@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from graphs import op_types
+from graphs.building.op_outputs import known_definition
 from graphs.graph_edges import edges_of
 from graphs.names import data_inputs, op_of
 from graphs.op_graph import LongArray
@@ -183,9 +184,7 @@ def bare(node: NodeDef) -> bytes:
 @functools.cache
 def has_state(op_type: str) -> bool:
     """Whether an op type is not known to make the same of the same."""
-    from tensorflow.python.framework import op_def_registry
-
-    definition = op_def_registry.get(op_type)
+    definition = known_definition(op_type)
     return definition is None or definition.is_stateful
 
 

@@ -327,8 +327,10 @@ def with_feeds_as_placeholders(graph_def: GraphDef, feeds: Iterable[TensorSpec])
         _add_bare(bare, node)
         if node.name in fed_shape:
             bare.node[-1].attr["shape"].shape.CopyFrom(fed_shape[node.name])
-    if fed_name:
-        _rewire(bare, fed_name)
+    for node in bare.node if fed_name else ():  # users of fed tensors read the placeholders
+        for position, tensor in enumerate(node.input):
+            if not tensor.startswith("^"):
+                node.input[position] = fed_name.get(with_index(tensor), tensor)
     return bare
 
 
@@ -361,16 +363,7 @@ def _add_bare(graph_def: GraphDef, node: NodeDef) -> None:
     copy.CopyFrom(node)
     copy.device = ""
     for key in ("_class", "_output_shapes"):
-        if key in copy.attr:
-            del copy.attr[key]
-
-
-def _rewire(graph_def: GraphDef, fed_name: Mapping[str, str]) -> None:
-    """Makes the users of fed tensors read the placeholders of these names instead."""
-    for node in graph_def.node:
-        for position, tensor in enumerate(node.input):
-            if not tensor.startswith("^"):
-                node.input[position] = fed_name.get(with_index(tensor), tensor)
+        copy.attr.pop(key, None)
 
 
 def _read(
@@ -380,7 +373,6 @@ def _read(
     shape_of: dict[str, list[Shape]] = {}
     bytes_of: dict[str, list[int]] = {}
     unknown: list[str] = []
-    element_bytes: dict[str, int] = {}
     for node in graph_def.node:
         dtypes, shapes, sizes = [], [], []
         for index, tensor in enumerate(pieces.outputs(node.name)):
@@ -391,15 +383,13 @@ def _read(
             if node.op in SAYS_AXES and called is not None:
                 value = evaluated(tensor)
                 shape = shape if value is None else value.shape
-            if dtype.name not in element_bytes:
-                element_bytes[dtype.name] = _element_bytes(dtype)
             if (shape is None or min(shape, default=0) < 0) and (
                 (node.op, index) not in _SCRATCH_OUTPUTS
             ):
                 unknown.append(name)
             dtypes.append(dtype.name)
             shapes.append(shape)
-            sizes.append(possible_bytes(element_bytes[dtype.name] * num_elements(shape), node))
+            sizes.append(possible_bytes(_element_bytes(dtype) * num_elements(shape), node))
         dtype_of[node.name], shape_of[node.name], bytes_of[node.name] = dtypes, shapes, sizes
     return TensorProperties(dtype_of, shape_of, bytes_of, unknown)
 
@@ -426,6 +416,7 @@ def _of_all(
     )
 
 
+@functools.cache
 def _element_bytes(dtype: DType) -> int:
     if dtype.name == "string":
         return STRING_ELEMENT_BYTES

@@ -230,7 +230,8 @@ def tf_config_cluster(text: str) -> Cluster:
         raise ClusterError(f"{where}: it is not set; wanted the JSON of a TensorFlow cluster")
     try:
         jobs = json.loads(text)["cluster"]
-        addresses = {job: _addresses(jobs[job]) for job in sorted(jobs, key=_job_rank)}
+        in_order = sorted(jobs, key=lambda job: ([*_JOB_ORDER, job].index(job), job))
+        addresses = {job: _addresses(jobs[job]) for job in in_order}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ClusterError(
             f"{where}: {type(error).__name__}: {error}; wanted "
@@ -259,10 +260,6 @@ def _addresses(value: Json) -> Sequence[str]:
     if not isinstance(value, list) or not all(isinstance(a, str) and ":" in a for a in value):
         raise TypeError(f"a job has {value!r}, not a list of host:port")
     return value
-
-
-def _job_rank(job: str) -> tuple[int, str]:
-    return (_JOB_ORDER.index(job) if job in _JOB_ORDER else len(_JOB_ORDER), job)
 
 
 def _uniform(name: str, devices: Sequence[Device], rate: float, latency: float) -> Cluster:

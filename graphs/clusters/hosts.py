@@ -48,7 +48,12 @@ def repeated_on_hosts(host: Cluster, value: JsonObject) -> Cluster:
             )
     figures, shared = _host_link(value, number)
     devices = [
-        _on_host(device, task, address, shared and number > 1)
+        dataclasses.replace(
+            device,
+            name=f"/job:worker/task:{task}{device.name}",
+            address=address,
+            network=f"/job:worker/task:{task}" if shared and number > 1 else "",
+        )
         for task, address in enumerate(addresses)
         for device in host.devices
     ]
@@ -93,13 +98,6 @@ def _host_link(value: JsonObject, number: int) -> tuple[Sequence[float], bool]:
     if not isinstance(shared, bool):
         raise ClusterError(f"{where} has 'shared' {shown(shared)}; wanted true or false")
     return link_figures(where, entry), shared
-
-
-def _on_host(device: Device, task: int, address: str, shared: bool) -> Device:
-    prefix = f"/job:worker/task:{task}"
-    return dataclasses.replace(
-        device, name=f"{prefix}{device.name}", address=address, network=prefix if shared else ""
-    )
 
 
 def _tiled(inside: FloatArray, between: float, number: int) -> FloatArray:

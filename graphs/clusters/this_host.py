@@ -27,6 +27,7 @@ replace it wherever ops can be run."""
 
 def this_cpu(name: str, num_cores: int) -> Device:
     """This host's CPU, or some of its cores."""
+    clock = re.search(r"^cpu MHz\s*:\s*([\d.]+)", _cpuinfo(), re.MULTILINE)
     return Device(
         name=name,
         type="CPU",
@@ -34,7 +35,7 @@ def this_cpu(name: str, num_cores: int) -> Device:
         efficiency=CPU_EFFICIENCY,
         architecture=_cpu_architecture(),
         cores=num_cores,
-        frequency_mhz=_frequency_mhz(),
+        frequency_mhz=round(float(clock.group(1))) if clock else Device.frequency_mhz,
         bandwidth_bytes_per_second=min(num_cores * CORE_BYTES_PER_SECOND, HOST_BYTES_PER_SECOND),
         source="this host's /proc; memory bandwidth assumed",
     )
@@ -75,11 +76,6 @@ def memory_bytes() -> int:
     if limit.exists() and (text := limit.read_text(encoding="ascii").strip()).isdigit():
         total = min(total, int(text))
     return total
-
-
-def _frequency_mhz() -> int:
-    match = re.search(r"^cpu MHz\s*:\s*([\d.]+)", _cpuinfo(), re.MULTILINE)
-    return round(float(match.group(1))) if match else Device.frequency_mhz
 
 
 def _cpu_architecture() -> str:

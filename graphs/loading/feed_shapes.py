@@ -173,7 +173,11 @@ def _completed(
 ) -> tuple[tuple[int, ...], list[str]]:
     """The shape of an input without unknown dimensions, and a sentence about each guess in it."""
     if told is not None:
-        _check_told(spec, told)
+        if not _fits(spec.shape, told):
+            raise FeedError(
+                f"reading --input_shape {op_of(spec.tensor)}={','.join(map(str, told))}: the model "
+                f"declares {_readable(spec.shape)}; give a shape that fits it"
+            )
         return told, []
     name = op_of(spec.tensor)
     if spec.shape is None:
@@ -206,14 +210,6 @@ def _guess(shape: tuple[int, ...], position: int, guess: GuessedSizes) -> int:
         return guess.batch
     is_image = len(shape) == 4 and shape[3] in (1, 3, 4) and position in (1, 2)
     return guess.image if is_image else guess.other
-
-
-def _check_told(spec: TensorSpec, told: tuple[int, ...]) -> None:
-    if not _fits(spec.shape, told):
-        raise FeedError(
-            f"reading --input_shape {op_of(spec.tensor)}={','.join(map(str, told))}: the model "
-            f"declares {_readable(spec.shape)}; give a shape that fits it"
-        )
 
 
 def _fits(declared: Shape, told: tuple[int, ...]) -> bool:

@@ -87,6 +87,9 @@ def _source_model(
     """The model with a run whose inputs have complete shapes."""
     signature = parts.signatures.get(run.signature)
     feeds = find_feeds(view, run.fetches, signature, parts.signatures, options)
+    missing: list[str] = []
+    if parts.saved_model_dir:
+        missing = saved_model_file.missing_assets(parts.meta_graph, parts.saved_model_dir)
     return SourceModel(
         path=parts.path,
         kind=parts.kind,
@@ -100,7 +103,7 @@ def _source_model(
         initialization=_initialization(parts, view, run),
         saved_model_dir=parts.saved_model_dir,
         meta_graph_def=parts.meta_graph,
-        guessed=(*parts.notes, *run.guessed, *feeds.guessed, *_missing_assets(parts)),
+        guessed=(*parts.notes, *run.guessed, *feeds.guessed, *missing),
     )
 
 
@@ -113,12 +116,6 @@ def _initialization(parts: _Parts, view: GraphView, run: SelectedRun) -> Initial
     start = initialization.of_graph(view, parts.meta_graph, parts.path, run.fetches)
     require_whole(parts.path, start)
     return start
-
-
-def _missing_assets(parts: _Parts) -> list[str]:
-    if not parts.saved_model_dir:
-        return []
-    return saved_model_file.missing_assets(parts.meta_graph, parts.saved_model_dir)
 
 
 def _parts(file: ModelFile, options: LoadOptions) -> _Parts:
@@ -233,7 +230,8 @@ def _require_whole_checkpoint(path: str, prefix: str) -> None:
         reader = tf.train.load_checkpoint(prefix)
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
         wanted = sum(
-            _string_bytes(reader.get_tensor(name))
+            # A checksum, lengths, the strings: the fewest bytes of a tensor of strings.
+            4 + sum(1 + len(string) for string in np.ravel(reader.get_tensor(name)).tolist())
             if dtypes[name] == tf.string
             else math.prod(shapes[name]) * dtypes[name].size
             for name in shapes
@@ -255,8 +253,3 @@ def _require_whole_checkpoint(path: str, prefix: str) -> None:
             f"reading model {path!r}: its variables take at least {wanted:,} bytes, found "
             f"{num_bytes:,} in {len(shards)} files {prefix + '.data-*'!r}; {_WHAT_TO_DO}"
         )
-
-
-def _string_bytes(value: np.ndarray) -> int:
-    """The fewest bytes of a tensor of strings in a checkpoint: a checksum, lengths, the strings."""
-    return 4 + sum(1 + len(string) for string in np.ravel(value).tolist())

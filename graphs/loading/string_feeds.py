@@ -43,7 +43,7 @@ class StringContents:
             if _PICTURE_OP.fullmatch(node.op):
                 return _picture
             if node.op == "DecodeBase64":
-                return _base64
+                return lambda rng: base64.urlsafe_b64encode(rng.bytes(6))
             if node.op == "ParseTensor":
                 return functools.partial(_tensor, attribute(node, "out_type").type)
             if node.op in _LEAD_INTO_BODIES:
@@ -118,11 +118,6 @@ def _picture(rng: np.random.Generator) -> bytes:
     """A small JPEG of noise, which every decoder of pictures reads."""
     pixels = rng.integers(0, 256, (_PICTURE_SIZE, _PICTURE_SIZE, 3)).astype(np.uint8)
     return tf.io.encode_jpeg(pixels).numpy()
-
-
-def _base64(rng: np.random.Generator) -> bytes:
-    """Six random bytes as base64."""
-    return base64.urlsafe_b64encode(rng.bytes(6))
 
 
 def _tensor(kind: int, rng: np.random.Generator) -> bytes:

@@ -25,13 +25,6 @@ _ASSIGN = re.compile(
 _DRAW = re.compile(r"Rng(ReadAnd)?Skip$|Stateful(Uniform|StandardNormal|TruncatedNormal|Random)")
 
 
-def is_optimizer_op(node: NodeDef) -> bool:
-    """Whether the op itself (not what it calls) updates its input 0 as an optimizer does."""
-    if _APPLY.match(node.op):
-        return True
-    return node.op in _SUBTRACT and not _MOVING_AVERAGE.search(node.name)
-
-
 def is_assignment(node: NodeDef) -> bool:
     """Whether the op writes the variable that is its input 0."""
     return any(pattern.match(node.op) for pattern in (_ASSIGN, _APPLY, _DRAW))
@@ -60,7 +53,8 @@ class OptimizerUpdates:
 
     def _updated_positions(self, node: NodeDef) -> frozenset[int]:
         """Positions of the inputs that a node trains."""
-        if is_optimizer_op(node):
+        subtracts = node.op in _SUBTRACT and not _MOVING_AVERAGE.search(node.name)
+        if subtracts or _APPLY.match(node.op):  # the op itself, not what it calls
             return frozenset({0})
         return frozenset(
             first + position

@@ -150,22 +150,17 @@ def price(
         op_seconds[:, d] = of_kind[kind]
     covered = np.ones(num_ops, dtype=bool)
     np.logical_and.at(covered, op_of_node, covered_nodes)
+    times = 1.0 if asked.times is None else asked.times
+    flops = np.nansum(asked.work.flops * times) + (asked.inner.flops * asked.inner.times).sum()
     return Costs(
         op_seconds,
         "analytic",
         covered,
         _notes(flat, asked, covered, cluster),
-        _flops(asked),
+        float(flops),
         memory_share=_memory_share(asked.work, op_of_node, num_ops, cluster.devices[0]),
         trip_counts=asked.trip_counts,
     )
-
-
-def _flops(asked: NodeWork) -> float:
-    """Floating point operations of one run, loops as often as they run."""
-    times = 1.0 if asked.times is None else asked.times
-    inner = asked.inner
-    return float(np.nansum(asked.work.flops * times) + (inner.flops * inner.times).sum())
 
 
 def _memory_share(work: OpWork, op_of_node: IntArray, num_ops: int, device: Device) -> FloatArray:

@@ -116,7 +116,10 @@ def _product(
     shape = properties.shape(f"{node.name}:0") or ()
     half = not {"float16", "bfloat16"}.isdisjoint(properties.dtype_of[node.name])
     if kind != "product":
-        kind = _convolution(node, kind.removeprefix("convolution"), properties)
+        way = kind.removeprefix("convolution")
+        holder = f"{node.name}:0" if "filter" in way else tensor_of(data_inputs(node)[1])
+        kernel = properties.shape(holder) or ()
+        kind = convolution_class(kernel[:-2], attribute(node, "strides").list.i) + way
     if not shape or min(shape) < 1:
         return class_numbers()[kind], math.inf, math.inf, half
     outputs = float(math.prod(shape))
@@ -127,13 +130,6 @@ def _product(
         channels = shape[1] if is_first else shape[-1]
         small = min(channels, outputs / channels)
     return class_numbers()[kind], small, outputs, half
-
-
-def _convolution(node: NodeDef, way: str, properties: TensorProperties) -> str:
-    """The class of a convolution, or of a gradient of it."""
-    inputs = data_inputs(node)
-    kernel = properties.shape(f"{node.name}:0" if "filter" in way else tensor_of(inputs[1])) or ()
-    return convolution_class(kernel[:-2], attribute(node, "strides").list.i) + way
 
 
 def convolution_class(sizes: Sequence[int], strides: Iterable[int]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import graphs.late_tensorflow as tf
 from graphs import op_types
+from graphs.building.op_outputs import known_definition
 from graphs.by_key import by_key
 from graphs.protos import AttrValue, NodeDef
 
@@ -196,9 +197,7 @@ def _attribute_values(node: NodeDef, names: Iterable[str]) -> dict[str, frozense
 
 @functools.cache
 def _default(op: str, name: str) -> AttrValue:
-    from tensorflow.python.framework import op_def_registry
-
-    definition = op_def_registry.get(op)
+    definition = known_definition(op)
     for attribute in definition.attr if definition else ():
         if attribute.name == name and attribute.HasField("default_value"):
             return attribute.default_value
@@ -207,9 +206,7 @@ def _default(op: str, name: str) -> AttrValue:
 
 @functools.cache
 def _output_arguments(op: str) -> frozenset[str]:
-    from tensorflow.python.framework import op_def_registry
-
-    definition = op_def_registry.get(op)
+    definition = known_definition(op)
     return frozenset(argument.name for argument in definition.output_arg) if definition else _NONE
 
 

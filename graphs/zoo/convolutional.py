@@ -61,15 +61,6 @@ def conv_norm_relu(
         return tf.nn.relu(batch_norm(network, convolution(network, images, num_filters, *window)))
 
 
-def conv_bias_relu(
-    network: Network, name: str, images: Tensor, num_filters: int, *window: Any
-) -> Tensor:
-    """Convolution, bias and rectifier, as `conv_norm_relu`."""
-    with tf.name_scope(name):
-        outputs = convolution(network, images, num_filters, *window)
-        return tf.nn.relu(tf.nn.bias_add(outputs, network.constant_weights("bias", [num_filters])))
-
-
 def dense(network: Network, name: str, inputs: Tensor, width: int) -> Tensor:
     """A fully connected layer with bias, f4[B, n] to f4[B, width]."""
     with tf.name_scope(name):

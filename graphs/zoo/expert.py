@@ -98,7 +98,9 @@ def spread_parts(graph: Graph, num_parts: int) -> None:
             part_of_op[op.name] = part
     for op in reversed(ops):
         if op.name not in part_of_op:
-            part_of_op[op.name] = _following_part(op, part_of_op)
+            consumers = (user for tensor in op.outputs for user in tensor.consumers())
+            parts = (part_of_op.get(user.name, CPU) for user in consumers)
+            part_of_op[op.name] = next((part for part in parts if part != CPU), CPU)
     _write(ops, part_of_op, num_parts)
 
 
@@ -112,12 +114,6 @@ def _leading_part(op: Operation, part_of_op: dict[str, int]) -> int | None:
             return part_of_op[leader]
     inputs = [part_of_op.get(tensor.op.name, CPU) for tensor in op.inputs]
     return next((part for part in inputs if part != CPU), None)
-
-
-def _following_part(op: Operation, part_of_op: dict[str, int]) -> int:
-    consumers = [user for tensor in op.outputs for user in tensor.consumers()]
-    parts = [part_of_op.get(user.name, CPU) for user in consumers]
-    return next((part for part in parts if part != CPU), CPU)
 
 
 def _write(ops: Iterable[Operation], part_of_op: dict[str, int], num_parts: int) -> None:

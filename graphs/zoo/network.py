@@ -130,7 +130,11 @@ class Network:
         """Adds "loss", "train_op" and "init" and gives every op its part."""
         with self.graph.as_default():
             if training.weight_decay:
-                loss = self._decayed(loss, training.weight_decay)
+                with tf.name_scope("weight_decay"):
+                    norms = [tf.nn.l2_loss(kernel) for kernel in self.kernels]
+                    penalty = tf.multiply(tf.add_n(norms), training.weight_decay, name="penalty")
+                with self.part(self.num_parts - 1):
+                    loss = tf.add(loss, penalty, name="decayed_loss")
             loss = tf.identity(loss, name="loss")
             train_op = tf.group(self._apply(loss, training), *self.updates, name="train_op")
             # apply_gradients has put its own op there, which leaves out the moving averages.
@@ -138,13 +142,6 @@ class Network:
             self.graph.add_to_collection(v1.GraphKeys.TRAIN_OP, train_op)
             tf.group(*[v.initializer for v in v1.global_variables()], name="init")
         expert.spread_parts(self.graph, self.num_parts)
-
-    def _decayed(self, loss: Tensor, rate: float) -> Tensor:
-        with tf.name_scope("weight_decay"):
-            norms = [tf.nn.l2_loss(kernel) for kernel in self.kernels]
-            penalty = tf.multiply(tf.add_n(norms), rate, name="penalty")
-        with self.part(self.num_parts - 1):
-            return tf.add(loss, penalty, name="decayed_loss")
 
     def _apply(self, loss: Tensor, training: Training) -> Operation:
         variables = v1.trainable_variables()

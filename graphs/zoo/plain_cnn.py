@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from graphs.protos import Tensor
-from graphs.zoo.convolutional import conv_bias_relu, cross_entropy, dense
+from graphs.zoo.convolutional import convolution, cross_entropy, dense
 from graphs.zoo.network import Network, Training, v1
 
 _POOL = (0, 0, 0)
@@ -61,6 +61,8 @@ def _block(
         else:
             padding = "VALID" if stride > 1 else "SAME"
             width = max(1, filters // divisor)
-            window = width, kernel, stride, padding
-            images = conv_bias_relu(network, f"conv_{number}", images, *window)
+            with tf.name_scope(f"conv_{number}"):
+                outputs = convolution(network, images, width, kernel, stride, padding)
+                bias = network.constant_weights("bias", [width])
+                images = tf.nn.relu(tf.nn.bias_add(outputs, bias))
     return images

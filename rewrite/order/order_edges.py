@@ -157,8 +157,7 @@ def forget(node: NodeDef) -> None:
         position = len(inputs) - 1 - inputs[::-1].index(f"^{first}")
         del inputs[position]
     if MARK in node.attr:
-        del node.input[:]
-        node.input.extend(inputs)
+        node.input[:] = inputs
         del node.attr[MARK]
 
 

@@ -99,10 +99,8 @@ def _evaluate(
         sources = [parse_input(n) for n in data_inputs(node)]
         if not all(s.op in folded or s.tensor in values for s in sources):
             continue
-        copy = graph_def.node.add(op=node.op, name=node.name)
-        for name, attr in node.attr.items():
-            if not name.startswith("_"):
-                copy.attr[name].CopyFrom(attr)
+        kept = {key: node.attr[key] for key in node.attr if not key.startswith("_")}
+        copy = graph_def.node.add(op=node.op, name=node.name, attr=kept)
         for source in sources:
             tensor = source.tensor
             if source.op not in folded and tensor not in given:

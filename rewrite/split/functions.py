@@ -19,6 +19,10 @@ from graphs.protos import GraphDef, Library, NodeDef
 from rewrite.split.constant_folding import KnownValues
 from rewrite.split.effects import has_no_effect
 
+OF_ONE_FUNCTION = frozenset({"api_implements", "api_preferred_device", "forward_function_name"})
+OF_ONE_FUNCTION |= {"backward_function_name", "_construction_context", "_input_shapes"}
+"""Attributes that only concern the function whose part another one is, not what it computes."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Body:
@@ -96,6 +100,15 @@ def functions_of(node: NodeDef, library: Library) -> dict[str, str]:
         for index, branch in enumerate(node.attr["branches"].list.func):
             found[f"branches/{index}"] = branch.name
     return found
+
+
+def alone(node: NodeDef) -> NodeDef:
+    """An op of a function in which none has an effect: it waits for none, and lies beside none."""
+    new = copy.deepcopy(node)
+    new.input[:] = data_inputs(node)
+    new.device = ""
+    new.attr.pop("_class", None)
+    return new
 
 
 def waits_of_all(node: NodeDef) -> Sequence[str]:

@@ -141,14 +141,11 @@ def bound(
             f"{doing}: an argument is not as the input signature has it: "
             f"{str(error).splitlines()[0]}; wanted {signature}"
         ) from None
-    return Call(*as_tensors(((*converted, *others), found.kwargs)))
-
-
-def as_tensors(argument: Structure) -> Structure:
-    """Arrays as tensors; numbers, strings and flags stay what they are."""
-    return tf.nest.map_structure(
-        lambda leaf: tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, argument
+    as_tensors = tf.nest.map_structure(  # numbers, strings and flags stay what they are
+        lambda leaf: tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf,
+        ((*converted, *others), found.kwargs),
     )
+    return Call(*as_tensors)
 
 
 def _converted(spec: Structure, value: Structure) -> Structure:

@@ -274,7 +274,8 @@ class _Training:
     def _run(self, iterator: Iterator[Structure]) -> Structure:
         """As Keras' own: one execution, which may be several steps."""
         logs: Structure = None
-        for _ in range(_steps_per_execution(self._model)):
+        steps = getattr(self._model, "steps_per_execution", 1)
+        for _ in range(int(steps.numpy() if isinstance(steps, tf.Variable) else steps or 1)):
             try:
                 batch = tf.nest.map_structure(_without_optional, next(iterator))
             except StopIteration:
@@ -335,8 +336,3 @@ class _Training:
 def _without_optional(leaf: Structure) -> Structure:
     """Keras 3 has what is None in a generator's elements as an Optional."""
     return None if isinstance(leaf, tf.experimental.Optional) else leaf
-
-
-def _steps_per_execution(model: KerasModel) -> int:
-    steps = getattr(model, "steps_per_execution", None)
-    return 1 if steps is None else int(steps.numpy() if isinstance(steps, tf.Variable) else steps)

@@ -182,8 +182,13 @@ def place(
         example_args = keras_models.keras_example(step, example_args)
         function = keras_models.keras_step(step, example_args)
         model = step
+    elif callable(step):
+        function, model = step, None
     else:
-        function, model = _callable(step), None
+        raise UsageError(
+            f"placing a step: found a {type(step).__name__}; wanted a tf.function, a function, or "
+            "a compiled Keras model"
+        )
     has_example = not (isinstance(example_args, tuple | list) and not example_args)
     says_all = getattr(function, "input_signature", None) is not None
     call = example_call(function, example_args) if has_example or not says_all else None
@@ -201,13 +206,3 @@ def place(
             other = call.of_size(size)
             placings.of(placings.first, other, placings.first.fed(other))
     return PlacedStep(function, placings, model)
-
-
-def _callable(step: object) -> Callable[..., Structure]:
-    """The step itself; UsageError: it can't be called."""
-    if callable(step):
-        return step  # type: ignore[no-any-return]
-    raise UsageError(
-        f"placing a step: found a {type(step).__name__}; wanted a tf.function, a function, or "
-        "a compiled Keras model"
-    )

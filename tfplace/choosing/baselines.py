@@ -185,11 +185,6 @@ def as_reported(candidate: Candidate, problem: Problem) -> "Baseline":
     return Baseline(None, False, outcome.message, peaks)
 
 
-def is_on_one_device(device_of_op: IntArray, problem: Problem) -> bool:
-    """Whether everything that is free to choose lies on one device."""
-    return len(np.unique(device_of_op[problem.allowed().sum(axis=1) > 1])) <= 1
-
-
 def is_fixed(problem: Problem) -> bool:
     """Whether pins, colocation and kernels leave no op a choice, as --keep_devices may."""
     return bool((problem.allowed().sum(axis=1) <= 1).all())

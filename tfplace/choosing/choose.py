@@ -10,7 +10,7 @@ from graphs.errors import MemoryLimitError
 from graphs.problem import Measurement, Problem
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.placers.one_shot import single_devices
-from tfplace.choosing.baselines import Candidate, best_of, is_fixed, is_on_one_device
+from tfplace.choosing.baselines import Candidate, best_of, is_fixed
 from tfplace.choosing.memory_limit import num_counted, why_nothing_fits
 from tfplace.choosing.run_results import PLACED, Comparison
 from tfplace.choosing.ties import simplest
@@ -143,7 +143,9 @@ def _named(candidates: Sequence[Candidate], name: str) -> Candidate:
 
 
 def _gain_sentence(chosen: Candidate, given: Candidate, single: Candidate, problem: Problem) -> str:
-    end = " (all on one device)" if is_on_one_device(chosen.device_of_op, problem) else ""
+    is_free = problem.allowed().sum(axis=1) > 1
+    on_one = len(np.unique(chosen.device_of_op[is_free])) <= 1
+    end = " (all on one device)" if on_one else ""
     of_single = f"the best single device's{_slow_device_text(single, problem)}"
     for other, title in ((single, of_single), (given, "the given placement's")):
         if math.isfinite(other.step_seconds):

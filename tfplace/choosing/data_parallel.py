@@ -104,7 +104,9 @@ def data_parallel_baseline(
             split = dataclasses.replace(options, num_shards=num_shards, left_whole=())
             is_timed = searched.costs.source != "analytic"
             prepared = prepare(split, is_timed, trace_seconds=limit, earlier=prepared)
-            problem = _on_the_same_devices(corrected(prepared.problem), searched)
+            problem = corrected(prepared.problem)
+            if searched.unlimited is not None:  # on the devices that --max_devices has chosen
+                problem = limited_to(problem, working_devices(searched.problem).tolist())
         except NothingToSplitError:
             return None
         except TfplaceError as error:
@@ -123,10 +125,3 @@ def _is_split_for_all(prepared: PreparedModel) -> bool:
     if split is None or split.decisions.num_left_whole:
         return False
     return split.num_shards == len(working_devices(prepared.problem))
-
-
-def _on_the_same_devices(problem: Problem, searched: PreparedModel) -> Problem:
-    """The problem on devices chosen by --max_devices; ConstraintError: an op can lie on none."""
-    if searched.unlimited is None:
-        return problem
-    return limited_to(problem, working_devices(searched.problem).tolist())

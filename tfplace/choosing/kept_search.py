@@ -47,17 +47,13 @@ def kept_search(
                 f"trials, {state.seconds:.1f} s, best "
                 f"{seconds_text(getattr(best, 'step_seconds', None))}"
             )
-        yield _priced_as_kept(prepared, folder), folder
-
-
-def _priced_as_kept(prepared: PreparedModel, folder: SearchFolder) -> PreparedModel:
-    """The same with the op costs of the search's first run; CheckpointError: they are damaged."""
-    op_seconds = folder.costs(prepared.problem.op_seconds)
-    return dataclasses.replace(
-        prepared,
-        problem=dataclasses.replace(prepared.problem, op_seconds=op_seconds),
-        costs=dataclasses.replace(prepared.costs, op_seconds=op_seconds),
-    )
+        op_seconds = folder.costs(prepared.problem.op_seconds)  # those of the search's first run
+        priced = dataclasses.replace(
+            prepared,
+            problem=dataclasses.replace(prepared.problem, op_seconds=op_seconds),
+            costs=dataclasses.replace(prepared.costs, op_seconds=op_seconds),
+        )
+        yield priced, folder
 
 
 def _content(policy: str | None) -> str | None:

@@ -155,19 +155,14 @@ def _more_memory(problem: Problem, peaks: FloatArray, worst: int) -> list[str]:
     wanted = math.ceil(float(peaks[same].sum()) / max(float(usable[worst]), 1.0))
     wanted = max(wanted, len(same) + 1)
     memory = float(peaks[worst]) / max(1.0 - problem.memory_reserve, 1e-9)
-    can_be_shared = _largest_together(problem) <= usable[worst]
+    group, held = problem.graph.colocation_group, problem.graph.op_persistent_bytes
+    in_groups = np.bincount(group[group >= 0], held[group >= 0])
+    largest = max(held[group < 0].max(initial=0), in_groups.max(initial=0.0))  # for the whole step
+    can_be_shared = largest <= usable[worst]
     return [
         *([f"at least {wanted} such devices"] if can_be_shared else []),
         f"{bytes_text(memory)} of memory on {problem.device_names[worst]}",
     ]
-
-
-def _largest_together(problem: Problem) -> float:
-    """The most that one op, or the ops of a colocation group, hold for the whole step, in bytes."""
-    group, held = problem.graph.colocation_group, problem.graph.op_persistent_bytes
-    alone = float(held[group < 0].max(initial=0))
-    in_groups = np.bincount(group[group >= 0], held[group >= 0])
-    return max(alone, float(in_groups.max(initial=0.0)))
 
 
 # At most K of a cluster's devices: which ones, and the problem of placing on them alone.
@@ -305,8 +300,11 @@ def counts_in_turn(
 
 def _kept_bytes(problem: Problem, device_of_op: IntArray, device: int) -> tuple[float, float]:
     """What a device holds however many shards there are: variables, and a gradient of each."""
-    here = device_of_op == device
-    return float(problem.graph.op_persistent_bytes[here].sum()), _gradient_bytes(problem, here)
+    graph, here = problem.graph, device_of_op == device
+    is_update = np.array([kind.startswith(_UPDATES) for kind in graph.op_types]) & here
+    largest = np.zeros(graph.num_ops)  # thing that an op reads
+    np.maximum.at(largest, graph.use_op, graph.tensor_bytes[graph.use_tensor])
+    return float(graph.op_persistent_bytes[here].sum()), float(largest[is_update].sum())
 
 
 def _least_count(
@@ -323,12 +321,3 @@ def _least_count(
     usable = min(float(problem.usable_bytes()[device]), peak_bytes)
     rest = peak_bytes - variables
     return next((count for count in COUNTS if variables + gradients + rest / count <= usable), None)
-
-
-def _gradient_bytes(problem: Problem, here: np.ndarray) -> float:
-    """The largest thing that each update on a device reads, all together."""
-    graph = problem.graph
-    is_update = np.array([kind.startswith(_UPDATES) for kind in graph.op_types]) & here
-    largest = np.zeros(graph.num_ops)
-    np.maximum.at(largest, graph.use_op, graph.tensor_bytes[graph.use_tensor])
-    return float(largest[is_update].sum())

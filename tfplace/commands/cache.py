@@ -1,5 +1,6 @@
 """`tfplace cache [--clear]`."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tfplace.commands.outcome import plain_table, text_output
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Lists the costs kept between runs, or removes them all, and compiled code with them."""
     from graphs.host.compiled import clear_compiled
-    from tfplace.preparing.cost_cache import CostCache, age_seconds
+    from tfplace.preparing.cost_cache import CostCache
     from tfplace.units_text import bytes_text
 
     directory = cost_cache_directory(values)
@@ -40,7 +41,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             about.get("on", "any"),
             about.get("tensorflow", ""),
             bytes_text(entry.num_bytes),
-            f"{age_seconds(entry) / 3600:.1f}",
+            f"{max(time.time() - entry.written, 0.0) / 3600:.1f}",
         )
     out.print(table if entries else f"no costs are kept in {directory}")
     return 0

@@ -19,7 +19,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from graphs.errors import ConstraintError
     from tfplace.measurement.calibration.trial import try_devices
     from tfplace.preparing.prepare import prepare
-    from tfplace.report.device_check import check_devices, print_check, verdict, with_trial
+    from tfplace.report.device_check import check_devices, print_check, verdict
     from tfplace.simulation.simulated import simulated
 
     model = arguments[0]
@@ -30,7 +30,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         return failed(f"checking {model!r}: {error}", EXIT_BAD_INPUT)
     check = check_devices(prepared, simulated(prepared.problem, prepared.given))
     if values.run:
-        check = with_trial(check, try_devices(prepared.cluster))
+        tried = try_devices(prepared.cluster)
+        check = dataclasses.replace(check, tried=tried, runs=check.runs and tried.works)
     if out := text_output(values, check):
         print_check(check, out)
     if check.runs:

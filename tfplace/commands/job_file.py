@@ -82,7 +82,11 @@ class JobFile:
     def _job(self, number: int, line: str, words: Sequence[str], defaults: Sequence[str]) -> Job:
         has_command = words[0] in COMMANDS and words[0] != "batch"
         command = words[0] if has_command else DEFAULT_COMMAND
-        given_words, left_out = _fitting_words(command, words[has_command:], defaults)
+        own = words[has_command:]
+        try:
+            given_words, left_out = fitting(command, own, defaults, JOB)
+        except flags.Error:  # a flagfile that can't be opened: `parse` says so
+            given_words, left_out = [*defaults, *own], []
         arguments, values = parse(command, given_words, JOB)
         facts = _facts(arguments, values)
         name = _fitting(_filled(values.name, facts) if values.name else _default_name(words))
@@ -155,16 +159,6 @@ def job_limits(values: flags.FlagValues) -> ProcessLimits:
         memory_limit_bytes=memory_bytes,
         num_gpus=values.num_gpus,
     )
-
-
-def _fitting_words(
-    command: str, own: Sequence[str], defaults: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """The words that `parse` gets, and the shared flags that the command doesn't have."""
-    try:
-        return fitting(command, own, defaults, JOB)
-    except flags.Error:  # a flagfile that can't be opened: `parse` says so
-        return [*defaults, *own], []
 
 
 def _words(line: str) -> list[str]:

@@ -74,10 +74,15 @@ def parse(
             f"({getattr(cause, 'strerror', error)}); give --flagfile another path"
         ) from None
     except flags.UnrecognizedFlagError as error:
-        meant = _flag_meant(error.flagname, values)
+        known = [f"--{flag}" for flag in values if flag != "undefok"]
+        known += [f"--no{flag}" for flag in values if values[flag].boolean]
+        meant = did_you_mean(f"--{error.flagname}", known)
         raise UsageError(f"{doing}: there is no flag --{error.flagname}; {remedy}{meant}") from None
     except (flags.Error, OSError, ValueError) as error:  # absl has no error of its own for some
-        raise UsageError(f"{doing}: {_as_wanted(one_line(str(error)))}; {remedy}") from None
+        message = one_line(str(error))
+        for words_of_python, wanted in _WANTED.items():
+            message = re.sub(rf"{words_of_python}.*", f"wanted {wanted}", message)
+        raise UsageError(f"{doing}: {message}; {remedy}") from None
     if len(arguments) != bool(command.argument):
         several = "arguments" if len(arguments) != 1 else "argument"
         raise UsageError(
@@ -86,20 +91,6 @@ def parse(
             f"`{command.examples[0]}`"
         )
     return arguments, values
-
-
-def _as_wanted(message: str) -> str:
-    """What absl says of a bad value, with what is wanted in place of Python's own words."""
-    for words, wanted in _WANTED.items():
-        message = re.sub(rf"{words}.*", f"wanted {wanted}", message)
-    return message
-
-
-def _flag_meant(name: str, values: flags.FlagValues) -> str:
-    """The flag of the command that is most like `name`, with its dashes."""
-    known = [f"--{flag}" for flag in values if flag != "undefok"]
-    known += [f"--no{flag}" for flag in values if values[flag].boolean]
-    return did_you_mean(f"--{name}", known)
 
 
 def require_flagfiles(words: Sequence[str]) -> None:

@@ -1,11 +1,11 @@
 """Where predictions of step times go wrong: traced steps, by ops, transfers and op types."""
 
-import collections
 import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
+from graphs.by_key import by_key
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Infeasible, Problem
 from tfplace.measurement.step_stats import StepTrace
@@ -136,13 +136,9 @@ def traced_op_seconds(
     Args:
       nodes: what TensorFlow ran in their place.
     """
-    rows: dict[str, list[float]] = {}
-    for trace in traces:
-        of_step: dict[str, float] = collections.defaultdict(float)
-        for (op, _), took in trace.seconds_of_ops().items():
-            of_step[op] += took
-        for op, took in of_step.items():
-            rows.setdefault(op, []).append(took)
+    steps = [trace.seconds_of_ops().items() for trace in traces]
+    by_op = [by_key((op, took) for (op, _), took in step) for step in steps]
+    rows = by_key((op, sum(took)) for step in by_op for op, took in step.items())
     medians = {op: float(np.median(values)) for op, values in rows.items()}
     op_of_node = prepared.built.op_of_node
     cheapest = prepared.problem.op_seconds.min(axis=1)[op_of_node]

@@ -143,7 +143,8 @@ def structured_placements(problem: Problem) -> Iterator[PlacementToJudge]:
     seconds = np.cumsum(fastest_seconds(problem, problem.allowed()))
     position = seconds / max(seconds[-1], 1e-30)
     layer = layer_of_op(problem)
-    share_of_layer = _shares_before(layer, position)
+    own = np.bincount(layer, weights=np.diff(position, prepend=0.0))
+    share_of_layer: np.ndarray = np.cumsum(own) - own / 2  # of all seconds, with those before it
     wanted: list[tuple[str, IntArray]] = []
     for share in CUT_SHARES:
         piece = np.digitize(position, _borders(share, len(devices)))
@@ -160,12 +161,6 @@ def structured_placements(problem: Problem) -> Iterator[PlacementToJudge]:
 def _borders(share: float, num_devices: int) -> np.ndarray:
     """f8[D - 1]: the first device gets `share`, the others the rest in equal parts."""
     return share + (1.0 - share) * np.arange(num_devices - 1) / max(num_devices - 1, 1)
-
-
-def _shares_before(layer: IntArray, position: np.ndarray) -> np.ndarray:
-    """f8[layers]: the share of all seconds that a layer and those before it take."""
-    own = np.bincount(layer, weights=np.diff(position, prepend=0.0))
-    return np.cumsum(own) - own / 2
 
 
 def _random(problem: Problem, seed: int) -> Iterator[PlacementToJudge]:

@@ -17,7 +17,7 @@ from tfplace.fidelity.placements import KINDS
 from tfplace.fidelity.study import Fidelity
 from tfplace.report.report import plain
 from tfplace.report.text import print_facts, table
-from tfplace.report.text_calibration import figures_text
+from tfplace.report.text_calibration import FIGURES_TEXT
 from tfplace.report.text_timings import taught
 from tfplace.units_text import seconds_text, share_text
 
@@ -45,7 +45,7 @@ def fidelity_to_json(fidelity: Fidelity) -> dict[str, Json]:
 def print_fidelity(fidelity: Fidelity, out: Console) -> None:
     """Prints pairs, where errors come from, and last how well it all agrees."""
     cluster = f"{fidelity.cluster} ({fidelity.communication} channels)"
-    machine = figures_text(fidelity.figures)
+    machine = FIGURES_TEXT[fidelity.figures]
     if fidelity.corrected:
         machine += ", corrected by a first round of real runs"
     print_facts((("model", fidelity.model), ("cluster", cluster), ("machine", machine)), out)

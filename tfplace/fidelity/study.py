@@ -232,6 +232,7 @@ def study_fidelity(
     runs = [result.step_seconds for result in results if isinstance(result, Timings)]
     worst = np.argsort(-np.abs(relative_errors(predicted, measured)))[: config.num_traced]
     traced = _traced(prepared, [ran[i] for i in worst.tolist()], tell)
+    loads = [each.background_share for each in results if isinstance(each, Timings)]
     return Fidelity(
         model=prepared.source.path,
         cluster=prepared.cluster.name,
@@ -245,7 +246,7 @@ def study_fidelity(
         kept_speedup=kept_speedup(pairs),
         traced=[step for _, step in traced],
         by_op_type=errors_by_op_type(prepared.problem, traced),
-        background_share=_background_share(results),
+        background_share=max((load for load in loads if load is not None), default=None),
     )
 
 
@@ -314,16 +315,6 @@ def _traced(
         if isinstance(step, TracedStep):
             steps.append((placed.device_of_op, step))
     return steps
-
-
-def _background_share(results: Sequence[Timings | Infeasible]) -> float | None:
-    """The largest of all batches."""
-    shares = [
-        result.background_share
-        for result in results
-        if isinstance(result, Timings) and result.background_share is not None
-    ]
-    return max(shares, default=None)
 
 
 def measured_steps(

@@ -48,8 +48,7 @@ class HeldRuns(contextlib.AbstractContextManager["HeldRuns"]):
         """Holds nothing yet."""
         self.process = process
         self._capacity = capacity
-        self._numbers = itertools.count()
-        self._slots: dict[Key, int] = {}
+        self._slots: dict[Key, int] = collections.defaultdict(itertools.count().__next__)
         self._runs: dict[Key, PreparedRun] = {}
         self.begun: set[Hashable] = set()
         # A child ends with the thread that started it: this one lasts as long as the process here.
@@ -90,8 +89,6 @@ class HeldRuns(contextlib.AbstractContextManager["HeldRuns"]):
 
     def slot(self, key: Key) -> int:
         """The number by which requests name the graph's run."""
-        if key not in self._slots:
-            self._slots[key] = next(self._numbers)
         return self._slots[key]
 
     def known(self, key: Key, through: str) -> PreparedRun | None:

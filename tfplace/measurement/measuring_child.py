@@ -44,8 +44,17 @@ class _Runs:
         self._runners: dict[int, Any] = {}
         self._connected = False
         self._peaks = Peaks()
-        _show_logical_cpus(runtime.num_logical_cpus)
-        _split_first_gpu(runtime.gpu_memory_bytes)
+        logical = tf.config.LogicalDeviceConfiguration
+        if runtime.num_logical_cpus > 1:
+            cpus = [logical()] * runtime.num_logical_cpus
+            tf.config.set_logical_device_configuration(
+                tf.config.list_physical_devices("CPU")[0], cpus
+            )
+        if runtime.gpu_memory_bytes:
+            parts = [logical(m // 2**20) for m in runtime.gpu_memory_bytes]
+            tf.config.set_logical_device_configuration(
+                tf.config.list_physical_devices("GPU")[0], parts
+            )
 
     def answer(self, request: training_run.Request) -> Pickled:
         names = self._runtime.device_names
@@ -143,14 +152,6 @@ def _reached(request: training_run.ReachRequest) -> list[str] | Infeasible:
         return Infeasible("timeout", f"no answer within {request.seconds:g} s")
     except tf.errors.OpError as error:
         return Infeasible("error", _message(error))
-
-
-def _show_logical_cpus(num_logical_cpus: int) -> None:
-    if num_logical_cpus > 1:
-        tf.config.set_logical_device_configuration(
-            tf.config.list_physical_devices("CPU")[0],
-            [tf.config.LogicalDeviceConfiguration()] * num_logical_cpus,
-        )
 
 
 def _split_first_gpu(memory_bytes: Sequence[int]) -> None:

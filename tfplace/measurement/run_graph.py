@@ -4,7 +4,7 @@ Works on GraphDefs alone; only the child process that runs them imports this.
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
@@ -45,9 +45,15 @@ def prepare_run_graph(
             merged.node[-1].device = ""
     function_library.add_functions(merged, source_graph)
     for _, nodes in function_library.bodies(merged):
-        _set_containers(nodes, container)
+        for node in nodes:
+            if node.device:
+                node.device = complete_device(node.device, default_device)
+            if node.op not in _DECLARES_CONTAINER:
+                continue
+            node.attr["container"].s = container.encode()
+            if not attribute(node, "shared_name").s:
+                node.attr["shared_name"].s = node.name.encode()
     _name_functions(merged, container.replace(".", "_"))
-    _complete_devices(merged, default_device)
     _drop_dangling_colocation(merged)
     return merged
 
@@ -97,14 +103,6 @@ def variable_nodes(graph_def: GraphDef) -> Mapping[str, NodeDef]:
     }
 
 
-def _set_containers(nodes: Sequence[NodeDef], container: str) -> None:
-    for node in nodes:
-        if node.op in _DECLARES_CONTAINER:
-            node.attr["container"].s = container.encode()
-            if not attribute(node, "shared_name").s:
-                node.attr["shared_name"].s = node.name.encode()
-
-
 def _name_functions(graph_def: GraphDef, suffix: str) -> None:
     """A runtime knows a function by its name, and refuses another of the same name."""
     library = graph_def.library
@@ -119,24 +117,14 @@ def _name_functions(graph_def: GraphDef, suffix: str) -> None:
             function_library.rename_references(node, new)
 
 
-def _complete_devices(graph_def: GraphDef, default_device: str) -> None:
-    for _, nodes in function_library.bodies(graph_def):
-        for node in nodes:
-            if node.device:
-                node.device = complete_device(node.device, default_device)
-
-
 def _drop_dangling_colocation(graph_def: GraphDef) -> None:
     """Removes colocation with ops that are not in the graph, which an import refuses."""
     names = {node.name for node in graph_def.node}
     for node in graph_def.node:
         if "_class" in node.attr:
             classes = node.attr["_class"].list.s
-            kept = [
+            classes[:] = [
                 value
                 for value in classes
                 if not value.startswith(_COLOCATION) or value[len(_COLOCATION) :].decode() in names
             ]
-            if len(kept) < len(classes):
-                del classes[:]
-                classes.extend(kept)

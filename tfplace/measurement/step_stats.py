@@ -8,10 +8,11 @@ that tells whose a kernel is where one GPU is split, or where several tasks each
 import collections
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
+from graphs.by_key import by_key
 from graphs.op_graph import FloatArray
 from graphs.protos import Message, NodeDef
 from tfplace.measurement.device_name import DeviceSpelling
@@ -97,7 +98,9 @@ class _Row:
 
 def _joined(host: Sequence[_Row], on_gpu: Sequence[_Row]) -> list[_Row]:
     """Host rows with those of ops that ran on a GPU replaced by what ran there."""
-    launched_on = _launching_devices(host)
+    devices = by_key((row.op, row.device) for row in host if "GPU:" in row.device)
+    # {op: the GPU that launched it}, as far as there is one only.
+    launched_on = {op: gpus[0] for op, gpus in devices.items() if len({*gpus}) == 1}
     parts: dict[tuple[str, str], list[_Row]] = {}
     rows: list[_Row] = []
     for row in on_gpu:
@@ -114,15 +117,6 @@ def _joined(host: Sequence[_Row], on_gpu: Sequence[_Row]) -> list[_Row]:
         each = [[row] for row in rows_of_op] if runs[key] > 1 else [rows_of_op]
         rows += [_sum_of_parts(key, type_of.get(key, ""), some) for some in each]
     return rows
-
-
-def _launching_devices(host: Sequence[_Row]) -> Mapping[str, str]:
-    """{op: the GPU that launched it}, as far as there is one only."""
-    devices: dict[str, set[str]] = {}
-    for row in host:
-        if "GPU:" in row.device:
-            devices.setdefault(row.op, set()).add(row.device)
-    return {op: next(iter(gpus)) for op, gpus in devices.items() if len(gpus) == 1}
 
 
 def _sum_of_parts(key: tuple[str, str], kind: str, parts: Sequence[_Row]) -> _Row:

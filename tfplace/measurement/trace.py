@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from graphs.by_key import by_key
 from graphs.cluster import Cluster
 from graphs.graph_view import GraphView
 from graphs.loading.initialization import of_saved_model, with_saved_variables
@@ -84,13 +85,8 @@ def trace_saved_model(
 
 def devices_used(traces: Sequence[StepTrace]) -> dict[str, DeviceUse]:
     """{device: use}: where the ops of one run's traces ran; what moves tensors is no op."""
-    ops: dict[str, set[str]] = {}
-    seconds: dict[str, list[float]] = {}
-    for trace in traces:
-        of_step: dict[str, float] = {}
-        for (op, device), duration in trace.seconds_of_ops().items():
-            ops.setdefault(device, set()).add(op)
-            of_step[device] = of_step.get(device, 0.0) + duration
-        for device, total in of_step.items():
-            seconds.setdefault(device, []).append(total)
-    return {d: DeviceUse(len(ops[d]), float(np.median(seconds[d]))) for d in sorted(ops)}
+    steps = [trace.seconds_of_ops() for trace in traces]
+    ops = by_key((device, op) for step in steps for op, device in step)
+    by_device = [by_key((d, took) for (_, d), took in step.items()) for step in steps]
+    seconds = by_key((d, sum(took)) for step in by_device for d, took in step.items())
+    return {d: DeviceUse(len({*ops[d]}), float(np.median(seconds[d]))) for d in sorted(ops)}

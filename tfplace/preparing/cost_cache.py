@@ -13,7 +13,6 @@ import hashlib
 import json
 import logging
 import os
-import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -151,8 +150,3 @@ def _description(path: Path) -> Mapping[str, str]:
         return json.loads(str(_read(path)[_DESCRIPTION]))
     except _UNREADABLE:
         return {}
-
-
-def age_seconds(entry: CacheEntry) -> float:
-    """How long ago it was written."""
-    return max(time.time() - entry.written, 0.0)

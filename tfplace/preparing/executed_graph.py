@@ -85,7 +85,9 @@ def attribute(nodes: Sequence[NodeDef], executed: Sequence[ExecutedNode]) -> Att
         if root is None:
             continue
         others: Iterable[int] = ()
-        if _took_over(node, nodes[root]):
+        own, its = (_LIBRARY_PREFIX.sub("", each.op) for each in (node, nodes[root]))
+        # It does more than the op of its name where it is of another type, or of a new name.
+        if node.name != nodes[root].name or own != its:
             others = _taken_over(root, nodes, index, may_be_taken, claimed)
         nodes_of[node.name] = (root, *others)
     return Attribution(nodes_of, is_absent, _places(nodes, index, executed, nodes_of))
@@ -106,12 +108,6 @@ def _places(
         if place[i] < 0 and node.input:
             place[i] = max(place[index[op_of(name)]] for name in node.input)
     return place
-
-
-def _took_over(executed: ExecutedNode, node: NodeDef) -> bool:
-    """Whether it does more than the op of its name: it is of another type, or of a new name."""
-    plain = _LIBRARY_PREFIX.sub("", executed.op)
-    return executed.name != node.name or plain != _LIBRARY_PREFIX.sub("", node.op)
 
 
 def _taken_over(
@@ -152,12 +148,9 @@ def _constants(nodes: Sequence[NodeDef], index: Mapping[str, int]) -> npt.NDArra
 
 def _roots(executed: Sequence[ExecutedNode], index: Mapping[str, int]) -> dict[str, int]:
     """{executed node: the op that it computes}."""
-    roots: dict[str, int] = {}
-    for node in executed:
-        candidate = next((name for name in _candidates(node.name) if name in index), None)
-        if candidate is not None:
-            roots[node.name] = index[candidate]
-    return roots
+    known = {node.name: (n for n in _candidates(node.name) if n in index) for node in executed}
+    firsts = ((name, next(found, None)) for name, found in known.items())
+    return {name: index[first] for name, first in firsts if first is not None}
 
 
 def _candidates(name: str) -> Iterator[str]:

@@ -120,7 +120,9 @@ class _Looking:
             traces += self._ask(TraceRequest(_RUN, 1))
             took = max(took, time.monotonic() - began)
         meter.read(self._process.process_ids)
-        self._prepare(_EMPTY, _nothing_on(graph_def, device), TrainingRun({}, [_EMPTY_OP]))
+        empty = type(graph_def)(versions=graph_def.versions)
+        empty.node.add(name=_EMPTY_OP, op="NoOp", device=device)
+        self._prepare(_EMPTY, empty, TrainingRun({}, [_EMPTY_OP]))
         return ExecutedRun(
             traces,
             np.array(seconds),
@@ -139,13 +141,6 @@ class _Looking:
 
 def _undisturbed_seconds(seconds: FloatArray) -> float:
     return float(np.median(seconds[steady(seconds.tolist())]))
-
-
-def _nothing_on(graph_def: GraphDef, device: str) -> GraphDef:
-    """A graph of one NoOp."""
-    empty = type(graph_def)(versions=graph_def.versions)
-    empty.node.add(name=_EMPTY_OP, op="NoOp", device=device)
-    return empty
 
 
 DRIFT = 0.2

@@ -165,7 +165,8 @@ def _loaded(
     if feeds is None:
         # The unsplit step says as much of its inputs, in far fewer ops.
         opened = (flat, properties) if split is None else (split.flat, split.properties)
-        feeds = _made_up(*opened, source.feeds, options.seed)
+        make = functools.partial(feeds_of_opened, *opened, source.feeds, options.seed)
+        feeds = made_when_read(source.feeds, make)
     seconds = time.process_time() - began
     return LoadedModel(source, flat, properties, built, feeds, split, to_split, seconds)
 
@@ -192,12 +193,6 @@ def _source(
         return dataclasses.replace(cleared_model(source), guessed=guessed)
     kept = without_order(source.graph_def, keeps_edges=True)
     return dataclasses.replace(source, graph_def=kept, guessed=guessed)
-
-
-def _made_up(
-    flat: FlatGraph, properties: TensorProperties, feeds: Sequence[TensorSpec], seed: int
-) -> Mapping[str, np.ndarray]:
-    return made_when_read(feeds, lambda: feeds_of_opened(flat, properties, feeds, seed))
 
 
 # Inputs that are made up only when somebody reads one: a batch for 64 GPUs fits no single machine.

@@ -57,7 +57,9 @@ def with_traced_seconds(
         seconds, known = _priced(traced[kind], alone_seconds[kind], op_types)
         here = np.isfinite(costs.op_seconds[:, d])
         op_seconds[here, d] = np.bincount(op_of_node, seconds, num_ops)[here]
-        provenance[:, d] = _of_ops(known, op_of_node, num_ops)
+        # A unit with a scaled node is scaled; else it is what its best known node is.
+        np.maximum.at(provenance[:, d], op_of_node, known)
+        provenance[op_of_node[known == Provenance.SCALED], d] = Provenance.SCALED
     first = next(iter(traced.values()))
     return dataclasses.replace(
         costs,
@@ -78,14 +80,6 @@ def op_turn(place_of_node: LongArray, op_of_node: IntArray, num_ops: int) -> Int
     turn = np.empty(num_ops, dtype=np.int32)
     turn[np.argsort(place, kind="stable")] = np.arange(num_ops, dtype=np.int32)
     return turn
-
-
-def _of_ops(known: np.ndarray, op_of_node: IntArray, num_ops: int) -> np.ndarray:
-    """i1[N]: a unit with a scaled node is scaled; else it is what its best known node is."""
-    best = np.full(num_ops, Provenance.ANALYTIC, dtype=np.int8)
-    np.maximum.at(best, op_of_node, known)
-    best[op_of_node[known == Provenance.SCALED]] = Provenance.SCALED
-    return best
 
 
 def _priced(

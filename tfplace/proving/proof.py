@@ -130,7 +130,12 @@ def prove(
             lambda: _compared_run(prepared, emitted, wanted, budget_seconds, progress, left),
             NOT_VERIFIED,
         )
-        _require_same(comparison)
+        if comparison.differing:  # worse than no placed model: nothing is left of it
+            raise VerificationError(
+                "comparing the emitted model with the model as it came: found "
+                f"{len(comparison.differing)} differences, the first: {comparison.differing[0]}; "
+                "wanted equal values; nothing was written; please report it with the model"
+            )
         split = None
         if prepared.split is not None:
             progress.say("proving that the split step computes what the unsplit one does")
@@ -240,16 +245,6 @@ def _decision(
     estimate = estimate_run(prepared, emitted.device_of_op, share)
     free = psutil.virtual_memory().available
     return estimate, decide(estimate, wanted, budget_seconds, free, seconds)
-
-
-def _require_same(comparison: Verified) -> None:
-    """A placed model that computes something else is worse than none: nothing is left of it."""
-    if comparison.differing:
-        raise VerificationError(
-            "comparing the emitted model with the model as it came: found "
-            f"{len(comparison.differing)} differences, the first: {comparison.differing[0]}; "
-            "wanted equal values; nothing was written; please report it with the model"
-        )
 
 
 def verified(

@@ -150,11 +150,6 @@ def check_devices(prepared: PreparedModel, given: Simulated) -> DeviceCheck:
     )
 
 
-def with_trial(check: DeviceCheck, tried: Trial) -> DeviceCheck:
-    """The check with what the devices did."""
-    return dataclasses.replace(check, tried=tried, runs=check.runs and tried.works)
-
-
 def _asked(prepared: LoadedModel) -> Iterator[_Asked]:
     """The ops of the opened run, then those of the model that are not in it."""
     seen = set()

@@ -16,7 +16,6 @@ from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.emit_forms import PYTHON, tags_of, write_forms
 from rewrite.model_builder import BuiltModel
 from tfplace.choosing.memory.within_memory import before_plan
-from tfplace.output_paths import write_files
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.report.explaining.explained import Explained, explain
@@ -50,7 +49,9 @@ def write_report(
     chosen = run.decided.choice.candidate.device_of_op
     explained = explain(placed, before_plan(run.decided.prepared, chosen))
     report = report_of(options, run, explained)
-    write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
+    (made / EXTRA_DIRECTORY).mkdir(parents=True, exist_ok=True)
+    for name, content in report_files(report, explained).items():
+        (made / EXTRA_DIRECTORY / name).write_bytes(content)
     write_forms(made, tags_of(run.decided.prepared.source), options.emit)
     if options.dump_problem is not None:
         write_problem(options.dump_problem, placed.problem, placed.device_of_op)

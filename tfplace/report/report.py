@@ -98,7 +98,9 @@ class Report:
         """
         step, split = self.best.step_seconds, self.split
         if self.any_split is not None:
-            of = any_split_text(self.any_split["left_whole"])
+            left = self.any_split["left_whole"]
+            besides = f", {left:,} ops left whole" if left else ""
+            of = f" of the step in any number of shards{besides}"
             return bound_text(step, self.any_split["lower_bound_seconds"], of)
         of = f" of the step in {split['shards']} shards" if split is not None else ""
         return bound_text(step, self.lower_bound_seconds, of)
@@ -163,16 +165,6 @@ LARGEST_GAP = 1.0
 
 FAR_APART = 2.0
 """Prediction and measurement that differ by this factor are said to."""
-
-
-def any_split_text(left_whole: int) -> str:
-    """Of what the placements are that a bound for all splits holds for.
-
-    Args:
-      left_whole: how many ops stay whole in all of them, though they could be split.
-    """
-    besides = f", {left_whole:,} ops left whole" if left_whole else ""
-    return f" of the step in any number of shards{besides}"
 
 
 def bound_text(step_seconds: float, lower_bound_seconds: float | None, of: str = "") -> str:

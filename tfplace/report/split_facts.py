@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from graphs.by_key import by_key
 from graphs.counted import counted
 from graphs.names import op_of
 from graphs.pricing.node_work import node_work
@@ -124,9 +125,7 @@ def _what_is_split(facts: JsonObject) -> str:
     batch = f"a batch of {facts['batch']:,}"
     if facts["any_batch"]:
         batch = f"a batch of any size, priced for {facts['batch']:,},"
-    inputs: dict[int, list[str]] = {}
-    for name, axis in facts["axes"].items():
-        inputs.setdefault(axis, []).append(name)
+    inputs = by_key((axis, name) for name, axis in facts["axes"].items())
     along = "; ".join(f"axis {axis} of {', '.join(names)}" for axis, names in inputs.items())
     return f"{batch} into {facts['shards']} shards of {each}: {along}"
 

@@ -147,7 +147,7 @@ def _line_text(fixed_seconds: float, seconds_per_byte: float) -> str:
 
 
 MEASURED, PARTLY, ASSUMED = "measured", "partly measured", "assumed"
-_SAYS = {
+FIGURES_TEXT = {
     MEASURED: "devices and links as they were measured",
     PARTLY: "devices as measured; links and what transfers take of their ends as assumed",
     ASSUMED: "devices and links as assumed, nothing of them was measured",
@@ -170,14 +170,9 @@ def machine_facts(cluster: Cluster, has_forgotten: bool = False) -> JsonObject:
     }
 
 
-def figures_text(figures: str) -> str:
-    """What that word means."""
-    return _SAYS[figures]
-
-
 def machine_text(facts: JsonObject) -> str:
     """One line of them."""
-    said = figures_text(facts["figures"])
+    said = FIGURES_TEXT[facts["figures"]]
     if facts["forgotten"]:
         return f"{said}; what earlier runs taught no longer fits and is forgotten"
     if facts["taught"]:

@@ -54,10 +54,12 @@ def executor_arrays(problem: Problem) -> ExecutorArrays | None:
     fresh_of_tensor = num_users + np.minimum(num_users, problem.num_devices - 1)
     fresh_of_op = np.zeros(graph.num_ops, dtype=np.int64)
     np.add.at(fresh_of_op, graph.tensor_producer, fresh_of_tensor)
+    # The users of tensor after tensor, of each by turn.
+    orders = [np.lexsort((graph.use_op, turn[graph.use_op], graph.use_tensor)) for turn in turns]
     slowdown, shared = _contention(executor)
     return ExecutorArrays(
         op_turn=turns.astype(np.int32),
-        use_op=np.stack([_users_by_turn(problem, turn) for turn in turns]),
+        use_op=graph.use_op[np.stack(orders)].astype(np.int32),
         sources=by_turn[~has_inputs[by_turn]].reshape(-1, num_sources).astype(np.int32),
         runs_inline=np.ascontiguousarray(executor.runs_inline, dtype=np.bool_),
         send_seconds=np.ascontiguousarray(executor.send_seconds, dtype=np.float64),
@@ -80,13 +82,6 @@ def wires(problem: Problem) -> tuple[FloatArray, FloatArray]:
         np.ascontiguousarray(latency, dtype=np.float64),
         np.ascontiguousarray(rate, dtype=np.float64),
     )
-
-
-def _users_by_turn(problem: Problem, turn: IntArray) -> IntArray:
-    """i4[U]: the users of tensor after tensor, of each by turn."""
-    graph = problem.graph
-    order = np.lexsort((graph.use_op, turn[graph.use_op], graph.use_tensor))
-    return graph.use_op[order].astype(np.int32)
 
 
 def _contention(executor: ExecutorModel) -> tuple[FloatArray, BoolArray]:

@@ -154,7 +154,8 @@ class _Graph:
 
     def _in_bodies(self, node: NodeDef, data: list[str]) -> bool:
         """Whether a function that the op runs has such ops, or sizes that are not the batch's."""
-        one, other = (_bodies_of(each.answer_of_op[node.name]) for each in self._decided)
+        answers = (each.answer_of_op[node.name] for each in self._decided)
+        one, other = (each.bodies if isinstance(each, Split) else each.opened for each in answers)
         first = 1 if node.op in op_types.CONDITIONALS else 0
         return any(
             self._in_body((body, other[key]), data[first:])
@@ -170,7 +171,3 @@ class _Graph:
         marks = {given[t]: self.marks[t] for t in given if t in self.marks}
         shaped = {given[t] for t in given if t in self.shaped}
         return bool(_Graph(self._batches, bodies).found(marks, shaped))
-
-
-def _bodies_of(answer: Answer) -> Mapping[str, DecidedFunction]:
-    return answer.bodies if isinstance(answer, Split) else answer.opened

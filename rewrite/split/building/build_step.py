@@ -51,7 +51,11 @@ def build_step(
     builder = GraphBuilder(
         writer, decisions, range(num_shards), copies, shapes, tensors, functions.adapt, key
     )
-    read_whole = _ops_read_whole(flat, decisions) & copies.keys()
+    read_whole = {op_of(fetch) for fetch in flat.fetches}  # and what a whole op reads
+    for node in flat.graph_def.node:
+        if not isinstance(decisions.answer_of_op[node.name], Split):
+            read_whole.update(op_of(name.removeprefix("^")) for name in node.input)
+    read_whole &= copies.keys()
     for node in flat.graph_def.node:
         require_time()
         builder.add(node)
@@ -89,15 +93,6 @@ def _shapes(writer: NodeWriter, decisions: Decisions, num_shards: int, advice: s
         f"{num_shards} parts: give more, or {advice}; entries:"
     )
     return OpenShapes(writer, (feed, dtype_of(feed)), axis, num_shards, few, refusals)
-
-
-def _ops_read_whole(flat: FlatGraph, decisions: Decisions) -> set[str]:
-    """The ops that a whole op reads, or that are fetched."""
-    read = {op_of(fetch) for fetch in flat.fetches}
-    for node in flat.graph_def.node:
-        if not isinstance(decisions.answer_of_op[node.name], Split):
-            read.update(op_of(name.removeprefix("^")) for name in node.input)
-    return read
 
 
 def _fetch(builder: GraphBuilder, fetch: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from graphs.names import data_inputs, op_of, tensor_of
+from graphs.names import beside, data_inputs, op_of, tensor_of
 from graphs.protos import NodeDef
 from rewrite.pass_base import RewriteError
 from rewrite.split.building.function_shapes import OpenFunctionShapes, ShardShapes
@@ -117,8 +117,7 @@ class GraphBuilder:
         waits = [*self.tensors.as_wanted(node, inputs), *self._controls(node, shard)]
         new = self.writer.node(alike.op, name, waits)
         new.MergeFrom(alike)
-        for each in node.attr["_class"].list.s if "_class" in node.attr else ():
-            other = each.decode().removeprefix("loc:@")
+        for other in beside(node):
             if other in self.copies:
                 if shard is None:
                     continue  # a whole op can't lie beside all copies of another one
@@ -183,8 +182,6 @@ class GraphBuilder:
 
 def _of_all_copies(node: NodeDef, answer: Split | None = None) -> NodeDef:
     """A NodeDef with no more than what all copies of an op have of it."""
-    alike = type(node)(op=type_of_copies(node, answer), device=node.device)
-    for key, value in attributes_of_copies(node, answer).items():
-        if key not in _DERIVED:
-            alike.attr[key].CopyFrom(value)
-    return alike
+    attributes = attributes_of_copies(node, answer)
+    kept = {key: value for key, value in attributes.items() if key not in _DERIVED}
+    return type(node)(op=type_of_copies(node, answer), device=node.device, attr=kept)

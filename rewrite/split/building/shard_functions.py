@@ -1,22 +1,19 @@
 """Makes the functions that the copies of loops, conditionals and calls run, one for each shard."""
 
-import copy
 from collections.abc import Collection
 
 from graphs import op_types
-from graphs.names import data_inputs, free_name, op_of
+from graphs.names import free_name, op_of
 from graphs.protos import FunctionDef, Library, NodeDef, attribute, shape_proto
 from rewrite.split.building.function_shapes import FunctionShapes, OpenFunctionShapes, ShardShapes
 from rewrite.split.building.function_tensors import FunctionTensors
 from rewrite.split.building.graph_builder import GraphBuilder
 from rewrite.split.building.shard_shapes import NUMBERS, FixedShapes
 from rewrite.split.decision import DecidedFunction, Split
-from rewrite.split.functions import as_body, stateful_ops
+from rewrite.split.functions import OF_ONE_FUNCTION, alone, as_body, stateful_ops
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.states import Sharded
 
-_DROPPED = frozenset({"api_implements", "api_preferred_device", "forward_function_name"})
-_DROPPED |= {"backward_function_name", "_construction_context", "_input_shapes"}
 _NUMBERS = "split_numbers"
 _INT32 = 3
 
@@ -63,8 +60,9 @@ class ShardFunctions:
         self._is_opened = is_opened
         if "output_shapes" in node.attr:
             self._set_output_shapes(node, answer, bool(numbers))
-        if numbers:
-            _add_input(node, len(answer.inputs), numbers)
+        if numbers:  # behind the tensors that an op hands to its functions
+            node.input.insert(len(answer.inputs), numbers.removesuffix(":0"))
+            node.attr["T" if node.op in op_types.LOOPS else "Tin"].list.type.append(_INT32)
 
     def _set_output_shapes(self, node: NodeDef, answer: Split, has_numbers: bool) -> None:
         shapes = attribute(node, "output_shapes").list.shape
@@ -82,13 +80,10 @@ class ShardFunctions:
     def _function(self, split: DecidedFunction, shard: int, is_open: bool, returns: bool) -> str:
         """The name of a shard's own function, which gets its numbers and may return them."""
         original = self._library[split.body.function]
-        new = type(original)()
-        new.signature.CopyFrom(original.signature)
+        kept = {key: original.attr[key] for key in original.attr if key not in OF_ONE_FUNCTION}
+        new = type(original)(signature=original.signature, attr=kept)
         new.signature.name = ""
         new.signature.control_output[:] = []
-        for key, value in original.attr.items():
-            if key not in _DROPPED:
-                new.attr[key].CopyFrom(value)
         arguments = {
             op_of(tensor): each.name
             for tensor, each in zip(split.body.arguments, original.signature.input_arg, strict=True)
@@ -123,7 +118,7 @@ class ShardFunctions:
         self, split: DecidedFunction, shard: int, writer: NodeWriter, shapes: FunctionShapes
     ) -> list[str]:
         """Adds the ops of a shard's function; returns the tensors that it returns."""
-        nodes = [_alone(node) for node in split.body.flat.graph_def.node]
+        nodes = [alone(node) for node in split.body.flat.graph_def.node]
         copies = {node.name: [node.name] for node in nodes}
         tensors = FunctionTensors(writer, shapes, split, shard)
         builder = GraphBuilder(writer, split, [shard], copies, shapes, tensors, self.adapt)
@@ -142,20 +137,3 @@ class ShardFunctions:
             function.signature.name = wanted
             self.functions.append(function)
         return self._made[key]
-
-
-def _alone(node: NodeDef) -> NodeDef:
-    """An op of a function in which none has an effect, so that none has to wait for another."""
-    new = copy.deepcopy(node)
-    new.input[:] = data_inputs(node)
-    new.device = ""
-    new.attr.pop("_class", None)
-    return new
-
-
-def _add_input(node: NodeDef, position: int, tensor: str) -> None:
-    """Adds an int32 behind the tensors that an op hands to its functions."""
-    inputs = list(node.input)
-    del node.input[:]
-    node.input.extend([*inputs[:position], tensor.removesuffix(":0"), *inputs[position:]])
-    node.attr["T" if node.op in op_types.LOOPS else "Tin"].list.type.append(_INT32)

@@ -123,7 +123,9 @@ class FixedShapes:
 
     def share(self, shard: int, dtype: str) -> str:
         """A scalar: n_m / B."""
-        return self._writer.shared_const(share_of(self._sizes[shard], self._batch, dtype), shard)
+        share = np.array(self._sizes[shard] / self._batch)
+        own = share.astype(tf.as_dtype(dtype).as_numpy_dtype)
+        return self._writer.shared_const(own, shard)
 
     def rows_before(self, rows: Sharded, shard: int, dtype: str) -> str:
         """A scalar: how many elements of the batch's dimension the shards before this one have."""
@@ -403,11 +405,6 @@ def elements_per_entry(value: np.ndarray, entries: Mapping[int, Sharded]) -> np.
     for entry, state in entries.items():
         weights.reshape(-1)[entry] = state.outer * state.inner
     return weights
-
-
-def share_of(size: int, batch: int, dtype: str) -> np.ndarray:
-    """n_m / B, a scalar."""
-    return np.array(size / batch).astype(tf.as_dtype(dtype).as_numpy_dtype)
 
 
 def answer_of_shape(writer: NodeWriter, node: NodeDef, name: str, shape: str, number: DType) -> str:

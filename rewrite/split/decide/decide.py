@@ -217,7 +217,11 @@ def decide(
         batch, flat, kept_whole or {}, rules, function_answer, not_cut, left_whole, bodies, answered
     )
     values = values or KnownValues(flat, properties)
-    fed = _fed_states(flat, batch, axis_of_feed)
+    fed: dict[str, State] = {tensor: Sharded(axis) for tensor, axis in axis_of_feed.items()}
+    for spec in flat.feeds:  # what is fed for several batches holds them one behind another
+        if spec.tensor in fed:
+            axis = axis_of_feed[spec.tensor]
+            fed[spec.tensor] = Sharded(axis, max((spec.shape or ())[axis] // batch, 1))
     fed.update({f"{handle}:0": state for handle, state in (pieces or {}).items()})
     while True:  # ends: what is known of a list only grows
         facts = Facts(flat, properties, values)
@@ -243,13 +247,3 @@ def decide(
         refused=facts.refused - analysis.may_be_dead,
         pieces=pieces or {},
     )
-
-
-def _fed_states(flat: FlatGraph, batch: int, axis_of_feed: Mapping[str, int]) -> dict[str, State]:
-    """How inputs are cut; what is fed for several batches holds them one behind another."""
-    fed: dict[str, State] = {tensor: Sharded(axis) for tensor, axis in axis_of_feed.items()}
-    for spec in flat.feeds:
-        if spec.tensor in fed:
-            axis = axis_of_feed[spec.tensor]
-            fed[spec.tensor] = Sharded(axis, max((spec.shape or ())[axis] // batch, 1))
-    return fed

@@ -184,7 +184,8 @@ class _Body:
     def _casts(self, node: NodeDef) -> list[NodeDef]:
         """Casts for outputs that are narrow still; what reads them reads the Casts then."""
         casts: list[NodeDef] = []
-        names = _output_names(node, self._after, self._function)
+        outputs = enumerate(output_names(node, self._after))
+        names = [f"{node.name}:{name if self._function else index}" for index, name in outputs]
         types = argument_types(node, self._after, of_outputs=True)
         for name, number in zip(names, types, strict=True):
             if wide_type(number) == number:
@@ -234,12 +235,6 @@ class _Body:
 def _full(name: str, function: str) -> str:
     """An input's name as `moved` has it: of a main graph "op:0", of a body as it is."""
     return name if function or name.startswith("^") or ":" in name else f"{name}:0"
-
-
-def _output_names(node: NodeDef, library: Library, function: str) -> list[str]:
-    """What inputs call the outputs of an op."""
-    names = output_names(node, library)
-    return [f"{node.name}:{name if function else index}" for index, name in enumerate(names)]
 
 
 # Formulas, in float64, of ops that TensorFlow has no float64 kernels for.

@@ -36,9 +36,7 @@ def widen_types(message: Message) -> None:
         if value.WhichOneof("value") == "type":
             value.type = wide_type(value.type)
         elif value.WhichOneof("value") == "list" and value.list.type:
-            wide = [wide_type(number) for number in value.list.type]
-            del value.list.type[:]
-            value.list.type.extend(wide)
+            value.list.type[:] = [wide_type(number) for number in value.list.type]
 
 
 def is_random(op_type: str) -> bool:

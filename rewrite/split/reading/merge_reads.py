@@ -13,13 +13,11 @@ import graphs.late_tensorflow as tf
 from graphs.building.known_tensors import constant_node
 from graphs.building.op_outputs import attr_of
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, free_name, op_of, parse_input
+from graphs.names import data_inputs, free_name, op_of, parse_input, rename_beside
 from graphs.protos import NodeDef
 from rewrite.split.decision import MOST_BYTES
 from rewrite.split.effects import _READ, Variable, uses_of_variables, variable_of_handle
 from rewrite.split.reading.runs_before import bits, runs_before, with_nodes
-
-_PLACE = "loc:@"
 
 
 def merge_reads(flat: FlatGraph) -> FlatGraph:
@@ -28,7 +26,12 @@ def merge_reads(flat: FlatGraph) -> FlatGraph:
     Merged are reads that wait for nothing, of variables that the step never writes, or that all
     their writes come after. The same object comes back where there is nothing to merge.
     """
-    kept_for = _kept_for(flat)
+    reads, writers = uses_of_variables(flat, lambda node: node.op == _READ and len(node.input) == 1)
+    several = {variable: names for variable, names in reads.items() if len(names) > 1}
+    # {read that is left out: the read that takes its place}
+    kept_for: dict[str, str] = {}
+    for first, *others in _written_after(flat, several, writers).values():
+        kept_for.update(dict.fromkeys(others, first))
     if not kept_for:
         return flat
 
@@ -39,20 +42,10 @@ def merge_reads(flat: FlatGraph) -> FlatGraph:
         inputs = [_renamed(name, kept_for) for name in node.input]
         data = [name for name in inputs if not name.startswith("^")]
         new.input[:] = [*data, *dict.fromkeys(name for name in inputs if name.startswith("^"))]
-        _rename_places(new, kept_for)
+        rename_beside(new, kept_for)
         return [new]
 
     return with_nodes(flat, nodes_for)
-
-
-def _kept_for(flat: FlatGraph) -> Mapping[str, str]:
-    """{read that is left out: the read that takes its place}."""
-    reads, writers = uses_of_variables(flat, lambda node: node.op == _READ and len(node.input) == 1)
-    several = {variable: names for variable, names in reads.items() if len(names) > 1}
-    kept_for: dict[str, str] = {}
-    for first, *others in _written_after(flat, several, writers).values():
-        kept_for.update(dict.fromkeys(others, first))
-    return kept_for
 
 
 def _written_after(
@@ -79,14 +72,6 @@ def _renamed(name: str, kept_for: Mapping[str, str]) -> str:
     if source not in kept_for:
         return name
     return f"^{kept_for[source]}" if name.startswith("^") else kept_for[source]
-
-
-def _rename_places(node: NodeDef, kept_for: Mapping[str, str]) -> None:
-    places: Sequence[bytes] = node.attr["_class"].list.s if "_class" in node.attr else ()
-    for i, place in enumerate(places):
-        name = place.decode().removeprefix(_PLACE)
-        if name in kept_for:
-            places[i] = f"{_PLACE}{kept_for[name]}".encode()  # type: ignore[index]
 
 
 # Gathers of a variable's rows that read a copy of it instead, where several hosts have one anyway.

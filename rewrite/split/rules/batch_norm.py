@@ -24,13 +24,10 @@ def _images_state(view: OpView, num_images: int) -> Sharded | None:
     """How the images are cut, along the first axis or the channels; the first one says it."""
     for each in view.inputs[:num_images]:
         if isinstance(each.state, Sharded) and each.shape is not None and len(each.shape) > 3:
-            return each.state if each.state.axis in (0, _channel_axis(view)) else None
+            layout = view.attr("data_format").s
+            channels = 1 if layout.startswith(b"NC") else len(layout) - 1
+            return each.state if each.state.axis in (0, channels) else None
     return None
-
-
-def _channel_axis(view: OpView) -> int:
-    layout = view.attr("data_format").s
-    return 1 if layout.startswith(b"NC") else len(layout) - 1
 
 
 def _norm(

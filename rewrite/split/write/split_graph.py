@@ -10,7 +10,7 @@ from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.graph_view import reached
-from graphs.names import free_name, op_of, with_index
+from graphs.names import free_name, op_of, rename_beside, with_index
 from graphs.protos import GraphDef, MetaGraphDef, NodeDef, Nodes, TensorInfo
 from graphs.source_model import SourceModel
 from rewrite.split.split_step import SplitStep
@@ -180,11 +180,7 @@ def redirect(node: NodeDef, whole_name: Mapping[str, str]) -> None:
         control, op = ("^", name[1:]) if name.startswith("^") else ("", op_of(name))
         if op in whole_name:
             node.input[i] = control + whole_name[op] + name[len(control) + len(op) :]
-    beside = node.attr["_class"].list.s if "_class" in node.attr else []
-    for i, each in enumerate(beside):
-        place = each.decode().removeprefix("loc:@")
-        if place in whole_name:
-            beside[i] = f"loc:@{whole_name[place]}".encode()
+    rename_beside(node, whole_name)
 
 
 _OUTPUT = "tfplace_output_"

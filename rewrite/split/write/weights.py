@@ -1,7 +1,7 @@
 """What reads a weight beside the step that has it in pieces: it makes the weight whole first."""
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.function_library import CONVERTS_WEIGHTS, bodies, library_of
@@ -126,8 +126,3 @@ def devices_of_pieces(
         for node in nodes
         if is_piece(node) and known.get(node.attr["shared_name"].s)
     }
-
-
-def names_of_pieces(step: SplitStep) -> Sequence[str]:
-    """The shared names of all pieces of a split step."""
-    return [name for variable, _ in step.pieces.values() for name in variable.names]

@@ -10,7 +10,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import called_function, library_of, rename_references
 from graphs.loading.feed_shapes import write_shapes
 from graphs.loading.saved_model_file import read_signatures
-from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
+from graphs.names import beside, data_inputs, free_name, op_of, parse_input, with_index
 from graphs.protos import FunctionDef, GraphDef, MetaGraphDef, NodeDef, ObjectGraph, shape_proto
 from graphs.source_model import SourceModel, TensorSpec
 from rewrite import written_signature
@@ -18,7 +18,7 @@ from rewrite.emit import saved_with
 from rewrite.split.functions import as_body
 from rewrite.split.split_step import SplitStep
 from rewrite.split.write.split_graph import redirect, redirect_signatures, split_beside
-from rewrite.split.write.weights import WholeFirst, names_of_pieces
+from rewrite.split.write.weights import WholeFirst
 
 
 def written(
@@ -56,6 +56,7 @@ def written(
             redirect_signatures(
                 meta_graph, name, both.whole_tensor, written_signature.has_own(source)
             )
+    pieces = [name for variable, _ in step.pieces.values() for name in variable.names]
     split = dataclasses.replace(
         source,
         graph_def=_with_shapes(graph_def, source.feeds),
@@ -64,7 +65,7 @@ def written(
         whole_fetches=tuple(whole),
         signatures=source.signatures if meta_graph is None else read_signatures(meta_graph),
         initialization=dataclasses.replace(
-            start, random_variables=[*start.random_variables, *names_of_pieces(step)]
+            start, random_variables=[*start.random_variables, *pieces]
         ),
     )
     if not source.saved_model_dir:
@@ -201,12 +202,11 @@ def _short_names(call: str, names: Sequence[str]) -> dict[str, str]:
 def _rename(node: NodeDef, short: dict[str, str], arguments: set[str]) -> None:
     node.name = short[node.name]
     node.input[:] = [_renamed(name, short, arguments) for name in node.input]
-    if "_class" in node.attr:
-        places = [each.decode().removeprefix("loc:@") for each in node.attr["_class"].list.s]
-        del node.attr["_class"]
-        for place in places:
-            if place in short:  # an argument lies where its caller put it
-                node.attr["_class"].list.s.append(f"loc:@{short[place]}".encode())
+    places = beside(node)
+    node.attr.pop("_class", None)
+    for place in places:
+        if place in short:  # an argument lies where its caller put it
+            node.attr["_class"].list.s.append(f"loc:@{short[place]}".encode())
 
 
 def _renamed(name: str, short: dict[str, str], arguments: set[str]) -> str:

@@ -70,7 +70,11 @@ class Hierarchical:
         width = self._group_features(start.grouping.group_of_op).shape[1]
         configs = self.config.policy, self.config.optimizer
         self._placer = SequenceLearner((width, problem.num_devices), configs, reinforce_loss, seed)
-        self._fallback = self._fastest_devices()
+        # i4[N]: each op's unit's fastest device, for units that may not lie on their group's.
+        seconds = np.where(self._allowed, problem.op_seconds, 0.0)
+        allowed = group_allowed(self._allowed, self._units)
+        fastest = np.where(allowed, group_sums(seconds, self._units), np.inf).argmin(axis=1)
+        self._fallback = fastest[self._units.group_of_op].astype(np.int32)
         self._rng = np.random.default_rng(seed)
         self._appraisal = Appraisal(problem, self.config.baseline_decay)
         self._num_updates = 0
@@ -151,13 +155,6 @@ class Hierarchical:
             prior += self._rng.normal(scale=self.config.noise_scale, size=prior.shape)
         prior[:, ~self._allowed.any(axis=0)] = distributions.FORBIDDEN
         return GroupSequence(tf.constant(features), tf.constant(prior, tf.float32))
-
-    def _fastest_devices(self) -> IntArray:
-        """i4[N]: each op's unit's fastest device, for units that may not lie on their group's."""
-        seconds = np.where(self._allowed, self._problem.op_seconds, 0.0)
-        allowed = group_allowed(self._allowed, self._units)
-        fastest = np.where(allowed, group_sums(seconds, self._units), np.inf).argmin(axis=1)
-        return fastest[self._units.group_of_op].astype(np.int32)
 
     def _device_of_op(self, groups: IntArray, devices: IntArray) -> IntArray:
         """i4[B, N] of groups i4[N] and devices i4[B, G]."""

@@ -64,7 +64,11 @@ class Placeto:
         if self._num_episodes > 0 and not self.grouped.has_choice:
             return None
         if self._seconds:
-            self._visit(len(self._devices))
+            group = len(self._devices)
+            state = self._graph_state(group)
+            logs = self._log_distributions(self._relations, state).numpy()[0]
+            policy_gradient.require_finite("Placeto", {"log-probability": logs})
+            self._move(group, state, int(np.argmax(logs + self._rng.gumbel(size=len(logs)))))
         return Proposal(self.grouped.device_of_op(self._placement[np.newaxis]))
 
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
@@ -129,13 +133,6 @@ class Placeto:
         self._placement = self._start.copy()
         self._states, self._devices = [], []
         self._seconds = []
-
-    def _visit(self, group: int) -> None:
-        """Lets the policy choose a device for a group."""
-        state = self._graph_state(group)
-        logs = self._log_distributions(self._relations, state).numpy()[0]
-        policy_gradient.require_finite("Placeto", {"log-probability": logs})
-        self._move(group, state, int(np.argmax(logs + self._rng.gumbel(size=len(logs)))))
 
     def _move(self, group: int, state: GraphState, device: int) -> None:
         self._states.append(state)

@@ -80,23 +80,18 @@ def minimum_cuts(problem: Problem, seed: int = 0) -> IntArray:
     simulator = Simulator(problem, num_threads=1)
     weights = (fastest_seconds(problem, problem.allowed()), op_bytes_estimate(simulator))
     num_devices = len(working_devices(problem))
+    powers = {2**k for k in range(num_devices.bit_length())}
+    few = set(range(2, min(num_devices, MOST_PARTS) + 1))
     cuts = [
         legal(problem, cut)
         if parts < num_devices > MOST_PARTS
         else made_to_fit(simulator, cut, seed)
-        for parts in _numbers_of_parts(num_devices)
+        for parts in sorted({*few, *powers, num_devices} - {1})  # each takes a few cuts
         for weight in weights
         for imbalance in IMBALANCES
         for cut in [_cut(problem, parts, weight, imbalance, seed)]
     ]
     return distinct(cuts or [made_to_fit(simulator, np.zeros(problem.num_ops, np.int32), seed)])
-
-
-def _numbers_of_parts(num_devices: int) -> list[int]:
-    """Ascending; of many only some, since each takes a few cuts."""
-    powers = {2**k for k in range(num_devices.bit_length())}
-    few = set(range(2, min(num_devices, MOST_PARTS) + 1))
-    return sorted({*few, *powers, num_devices} - {1})
 
 
 def _cut(

@@ -255,7 +255,11 @@ def favourite_children(problem: Problem, window_ops: int = WINDOW_OPS) -> IntArr
     Raises:
       RuntimeError: if the solver fails, which a program that is always feasible rules out.
     """
-    source, target, cost = _op_edges(problem)
+    producer, consumer, _ = problem.graph.op_edges()
+    moving, size = transfer_seconds(problem)[problem.graph.use_tensor], problem.num_ops
+    # Edges between ops, each once: what moving all of its tensors takes.
+    edges = sparse.coo_array((moving, (producer, consumer)), shape=(size, size)).tocsr().tocoo()
+    source, target, cost = edges.row.astype(np.int32), edges.col.astype(np.int32), edges.data
     seconds = fastest_seconds(problem, problem.allowed())
     favourite = np.full(problem.num_ops, NOBODY, dtype=np.int32)
     for first in range(0, problem.num_ops, window_ops):
@@ -269,15 +273,6 @@ def favourite_children(problem: Problem, window_ops: int = WINDOW_OPS) -> IntArr
         chosen = inside[x < FAVOURITE_BELOW]
         favourite[source[chosen]] = target[chosen]
     return favourite
-
-
-def _op_edges(problem: Problem) -> tuple[IntArray, IntArray, FloatArray]:
-    """Edges between ops, each once: source, target, seconds to move all of its tensors."""
-    producer, consumer, _ = problem.graph.op_edges()
-    seconds = transfer_seconds(problem)[problem.graph.use_tensor]
-    size = problem.num_ops
-    edges = sparse.coo_array((seconds, (producer, consumer)), shape=(size, size)).tocsr().tocoo()
-    return edges.row.astype(np.int32), edges.col.astype(np.int32), edges.data
 
 
 def _solve(seconds: FloatArray, source: IntArray, target: IntArray, cost: FloatArray) -> FloatArray:

@@ -36,7 +36,9 @@ def variable_units(problem: Problem, shard_of_op: IntArray) -> LongArray:
     ).astype(np.int64)
     source, target, num_bytes = graph.op_edges()
     after = _after_all_shards(problem, shard_of_op)
-    has_one = _num_outputs(problem) <= 1  # a tuple of all gradients binds none to another
+    makers = graph.tensor_producer[graph.tensor_output >= 0]
+    # A tuple of all gradients binds none to another.
+    has_one = np.bincount(makers, minlength=problem.num_ops) <= 1
     joined = after[source] & after[target] & has_one[source] & has_one[target]
     joined &= num_bytes > _SMALL_BYTES
     ends = group[source[joined]], group[target[joined]]
@@ -106,9 +108,3 @@ def _after_all_shards(problem: Problem, shard_of_op: IntArray) -> BoolArray:
         if reaches[graph.use_op[use]] and is_large[use]:
             reaches[source[use]] = True
     return ~reaches
-
-
-def _num_outputs(problem: Problem) -> IntArray:
-    graph = problem.graph
-    is_data = graph.tensor_output >= 0
-    return np.bincount(graph.tensor_producer[is_data], minlength=problem.num_ops).astype(np.int32)

@@ -98,7 +98,8 @@ class Proposer:
         """What searches find on plausible machines and that promises more than the noise there."""
         corrections, found = knowledge.corrections, dict[bytes, Plan]()
         starts, seen = self._starts(fastest), knowledge.seen
-        for number, theta in enumerate(self._machines(corrections)):
+        drawn = [corrections.drawn(self._rng) for _ in range(self._config.max_drawn)]
+        for number, theta in enumerate([corrections.theta, *drawn]):  # the most plausible first
             if len(found) > self._config.num_drawn:
                 break
             best = self._search(corrections.model.on(theta), starts, number)
@@ -110,11 +111,6 @@ class Proposer:
             if plan.key not in seen and promised > knowledge.noise():
                 found.setdefault(plan.key, plan)
         return found
-
-    def _machines(self, corrections: Corrections) -> list[FloatArray]:
-        """θ of the most plausible machine first, then of some that are drawn."""
-        drawn = [corrections.drawn(self._rng) for _ in range(self._config.max_drawn)]
-        return [corrections.theta, *drawn]
 
     def _starts(self, fastest: Sequence[Plan]) -> IntArray:
         plans = [*fastest[: self._config.num_starts], *self._known]

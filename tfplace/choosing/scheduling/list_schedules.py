@@ -273,7 +273,9 @@ def in_flight_edges(
     after: list[int] = []
     ending = works & anchors.may_hold & (True if ends is None else ends)
     for here, stage in enumerate(_stages(problem, schedule, anchors)):
-        last = _last_of_each(ending & (device == here), shard, schedule)
+        ops = np.flatnonzero(ending & (device == here))
+        ops = ops[np.argsort(schedule.op_end[ops], kind="stable")]
+        last = dict(zip(shard[ops].tolist(), ops.tolist(), strict=True))  # of each shard
         shards = sorted(last)
         for first, then in zip(shards, shards[window(*stage) :], strict=False):
             entries = np.flatnonzero(enters & (device == here) & (shard == then))
@@ -290,13 +292,6 @@ def _stages(problem: Problem, schedule: Schedule, anchors: Anchors) -> list[tupl
     np.minimum.at(begins, schedule.device_of_op[works], schedule.op_start[works])
     used = begins[np.isfinite(begins)]
     return [(int((used >= each).sum()), len(used)) for each in begins.tolist()]
-
-
-def _last_of_each(where: np.ndarray, shard: np.ndarray, schedule: Schedule) -> dict[int, int]:
-    """{shard: the op that ends last}."""
-    ops = np.flatnonzero(where)
-    ops = ops[np.argsort(schedule.op_end[ops], kind="stable")]
-    return dict(zip(shard[ops].tolist(), ops.tolist(), strict=True))
 
 
 def _follows_its_own(

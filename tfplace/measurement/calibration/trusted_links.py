@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from graphs.by_key import by_key
 from graphs.cluster import Cluster, TransferWork
 from tfplace.measurement.calibration.device_figures import OpFigures
 from tfplace.measurement.calibration.link_figures import BusyFigures, LinkFigures
@@ -144,12 +145,9 @@ def doubts(
 ) -> dict[NamePair, str]:
     """{link: what is wrong with its figures}, without those that can be trusted."""
     found = {}
+    by_kind = by_key((kind_of_pair(cluster, pair), link) for pair, link in links.items())
     for pair, link in links.items():
-        same = [
-            other
-            for each, other in links.items()
-            if kind_of_pair(cluster, each) == kind_of_pair(cluster, pair)
-        ]
+        same = by_kind[kind_of_pair(cluster, pair)]
         if why := _fit_doubt(link) or _memory_doubt(pair, ops, link) or _apart_doubt(link, same):
             found[pair] = why
     return found
@@ -202,9 +200,7 @@ def figures_to_use(cluster: Cluster, trusted: TrustedLinks) -> dict[NamePair, Li
     A refused link without a trusted one of its kind is not there: it stays as it was assumed.
     """
     used = {pair: link for pair, link in trusted.links.items() if pair not in trusted.refused}
-    by_kind: dict[object, list[LinkFigures]] = {}
-    for pair, link in used.items():
-        by_kind.setdefault(kind_of_pair(cluster, pair), []).append(link)
+    by_kind = by_key((kind_of_pair(cluster, pair), link) for pair, link in used.items())
     for pair in trusted.refused:
         if others := by_kind.get(kind_of_pair(cluster, pair)):
             rate = float(np.median([each.bytes_per_second for each in others]))

@@ -65,17 +65,6 @@ class Parallelism:
         """M; 0 where the step is whole."""
         return len(self.work) - 1
 
-    @property
-    def whole_share(self) -> float:
-        """Share of all work that is in whole ops."""
-        return float(self.work[-1].sum() / (self.work.sum() or 1.0))
-
-    @property
-    def home_share(self) -> float:
-        """Share of the shards' work that lies on the device that has most of its shard."""
-        split = self.work[:-1]
-        return float(split.max(axis=1).sum() / (split.sum() or 1.0)) if len(split) else 1.0
-
 
 def parallelism_of(problem: Problem, device_of_op: IntArray) -> Parallelism:
     """Tells the kind of a placement i4[N] that can run."""
@@ -266,11 +255,11 @@ def parallelism_text(found: Parallelism, problem: Problem) -> str:
     """What kind it is; empty for a whole step on one device, of which there is nothing to say."""
     names = short_names(problem.device_names)
     text = _kind(found, problem, names)
-    if text and found.num_shards and found.whole_share >= NAMED:
-        whole = found.work[-1]
-        if len(found.devices) == 1 and whole[found.devices[0]] < PURE * whole.sum():
-            holding = np.flatnonzero(whole >= NAMED * whole.sum()).tolist()
-            text += f"; what is not split lies on {_listed(holding, names)}"
+    whole = found.work[-1]
+    is_told = whole.sum() / (found.work.sum() or 1.0) >= NAMED and len(found.devices) == 1
+    if text and found.num_shards and is_told and whole[found.devices[0]] < PURE * whole.sum():
+        holding = np.flatnonzero(whole >= NAMED * whole.sum()).tolist()
+        text += f"; what is not split lies on {_listed(holding, names)}"
     return text
 
 
@@ -329,9 +318,16 @@ def _kind(found: Parallelism, problem: Problem, names: Sequence[str]) -> str:
         spread = _variables(found, names)
         return f"{mostly}data parallel over {over}{_on_each(found, names)}{spread}{own}"
     if found.kind == GROUPS:
-        return f"{mostly}{_groups_text(found, names)}" + (doubt and f"{doubt}in its group")
+        inside = f"model parallel over {len(found.groups[0][1])} devices"
+        if found.stages:
+            inside = f"a pipeline of {len(found.stages)} stages"
+        over = f"{len(found.groups)} groups of devices ({_lists(found, names)})"
+        in_group = doubt and f"{doubt}in its group"
+        return f"{mostly}data parallel in {over}, each {inside}{in_group}"
+    split = found.work[:-1]  # there are shards
+    home_share = float(split.max(axis=1).sum() / (split.sum() or 1.0))
     return (
-        f"a mixture over {over}: {share_text(found.home_share)} of the shards' work lies on the "
+        f"a mixture over {over}: {share_text(home_share)} of the shards' work lies on the "
         f"device that does most for its shard, {share_text(found.together_share)} where most of "
         "its op's shards lie"
     )
@@ -370,15 +366,6 @@ def _variables(found: Parallelism, names: Sequence[str]) -> str:
     holding = int((share >= min(NAMED, 0.5 / len(found.groups))).sum())
     where = "all" if holding >= len(found.groups) else f"{holding} of them"
     return f", the variables spread over {where}"
-
-
-def _groups_text(found: Parallelism, names: Sequence[str]) -> str:
-    if found.stages:
-        inside = f", each a pipeline of {len(found.stages)} stages"
-    else:
-        inside = f", each model parallel over {len(found.groups[0][1])} devices"
-    lists = _lists(found, names)
-    return f"data parallel in {len(found.groups)} groups of devices ({lists}){inside}"
 
 
 def _lists(found: Parallelism, names: Sequence[str]) -> str:

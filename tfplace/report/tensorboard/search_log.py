@@ -222,9 +222,7 @@ def placed_graph(
     graph = tf.compat.v1.GraphDef()
     graph.versions.CopyFrom(flat.graph_def.versions)
     for node, op in zip(flat.graph_def.node, op_of_node.tolist(), strict=True):
-        placed = graph.node.add(name=node.name, op=node.op, input=node.input)
+        kept = {key: node.attr[key] for key in KEPT_ATTRIBUTES if key in node.attr}
+        placed = graph.node.add(name=node.name, op=node.op, input=node.input, attr=kept)
         placed.device = device_names[int(device_of_op[op])]
-        for key in KEPT_ATTRIBUTES:
-            if key in node.attr:
-                placed.attr[key].CopyFrom(node.attr[key])
     return graph

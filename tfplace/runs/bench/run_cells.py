@@ -100,12 +100,6 @@ def read_rows(path: str) -> list[dict[str, Json]]:
     return rows
 
 
-def write_rows(path: str, rows: Sequence[JsonObject]) -> None:
-    """Writes all rows, whole or not at all."""
-    text = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
-    write_file(path, f"[\n{text}\n]\n".encode(), overwrite=True)
-
-
 Row = dict[str, Json]
 
 SETUP_SECONDS = 600.0  # what a cell may take beyond its budget: imports, compiling, one batch
@@ -164,7 +158,8 @@ class BenchRun(ResumableRun[Row | None]):
         yield {**dataclasses.asdict(cell), **row}
 
     def keep(self) -> None:
-        write_rows(self._path, [*self.done, *self._others])
+        text = ",\n".join(json.dumps(row, allow_nan=False) for row in (*self.done, *self._others))
+        write_file(self._path, f"[\n{text}\n]\n".encode(), overwrite=True)
 
     def _program(self, cell: Cell) -> Program:
         """Its last line on stdout is the row; TfplaceError: its instance can't be prepared."""

@@ -140,11 +140,8 @@ class CaseOutcome:
 
 def bare_op(node: NodeDef) -> NodeDef:
     """The op alone: what it is called, reads and where it lies make no difference."""
-    bare = type(node)(op=node.op)
-    for name, value in node.attr.items():
-        if not name.startswith("_") or name == "_kernel":
-            bare.attr[name].CopyFrom(value)
-    return bare
+    kept = {key: node.attr[key] for key in node.attr if key[:1] != "_" or key == "_kernel"}
+    return type(node)(op=node.op, attr=kept)
 
 
 def operations_of(op_type: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> float:

@@ -69,9 +69,8 @@ def _keyed(
         inputs = tuple(_inputs(flat, decided, node, answer, sizes))
         lists = lists_made(decided.facts, node, answer, sizes)
         bare = bare_op(node)
-        copy = type(bare)(op=type_of_copies(node, answer))
-        for name, value in attributes_of_copies(bare, answer).items():
-            copy.attr[name].CopyFrom(value)
+        attributes = attributes_of_copies(bare, answer)
+        copy = type(bare)(op=type_of_copies(node, answer), attr=attributes)
         written = [n.SerializeToString(deterministic=True) for n in (bare, copy)]
         key = (*written, *(i.key for i in inputs), answer.outputs, answer.is_mean, *lists.items())
         shapes = decided.facts.shape_of[node.name]

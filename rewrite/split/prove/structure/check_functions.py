@@ -19,16 +19,12 @@ from graphs.protos import FunctionDef, Library, NodeDef, attribute
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide.branches import taken_with
 from rewrite.split.decision import DecidedFunction, Split
-from rewrite.split.functions import stateful_ops
+from rewrite.split.functions import OF_ONE_FUNCTION, alone, stateful_ops
 from rewrite.split.prove.structure.check_op import OpChecks, same_array
 from rewrite.split.prove.structure.reshard_reader import Meaning, Value
 from rewrite.split.prove.structure.step_reading import Reading
 from rewrite.split.rules.lists import LIST_SHAPE_OPS
 from rewrite.split.states import WHOLE, Listed, Optioned, Sharded, State
-
-_DROPPED = frozenset({"api_implements", "api_preferred_device", "forward_function_name"})
-_DROPPED |= {"backward_function_name", "_construction_context", "_input_shapes"}
-"""What only concerns the function whose part this is, not what it computes."""
 
 
 class FunctionProver:
@@ -92,7 +88,7 @@ class FunctionProver:
         before, after = original.signature, function.signature
         inputs = [each.type for each in before.input_arg] + [3] * has_numbers
         outputs = [each.type for each in before.output_arg] + [3] * hands_on
-        wanted = {key: value for key, value in original.attr.items() if key not in _DROPPED}
+        wanted = {key: value for key, value in original.attr.items() if key not in OF_ONE_FUNCTION}
         waits = stateful_ops(function.node_def, self._library)
         is_right = (
             [each.type for each in after.input_arg] == inputs
@@ -165,7 +161,7 @@ class FunctionReading(Reading):
         self.split, self.shard = split, shard
         self._read_arguments(function, has_numbers)
         nodes = split.body.flat.graph_def.node
-        self.whole = [_alone(node) for node in nodes if node.name not in given.values()]
+        self.whole = [alone(node) for node in nodes if node.name not in given.values()]
         for node in self.whole:
             self.find(node)
         known = {*given.values(), *arguments[len(given) :], *(node.name for node in self.whole)}
@@ -230,14 +226,6 @@ class FunctionReading(Reading):
                 ):
                     return self.part(whole.tensor, state, self.shard)
         raise RewriteError(f"reading {node.name!r} of {self.where}: it cuts no part")
-
-
-def _alone(node: NodeDef) -> NodeDef:
-    """An op of a function as a shard's has to have it: it waits for nothing but what it reads."""
-    new = copy.deepcopy(node)
-    new.input[:] = data_inputs(node)
-    new.attr.pop("_class", None)
-    return new
 
 
 def _main_form(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphs.building.op_outputs import op_definition
-from graphs.names import data_inputs, op_of, tensor_of
+from graphs.names import beside, data_inputs, op_of, tensor_of
 from graphs.protos import AttrValue, NodeDef, attribute, shape_of
 from rewrite.compare_graphs import same_content
 from rewrite.pass_base import RewriteError
@@ -49,7 +49,7 @@ def _wanted_of(node: NodeDef, answer: Split | None) -> Wanted:
     if node.op == "VarHandleOp" and answer is not None:
         attributes.pop("shared_name", None)  # each piece has one of its own
     waits = [name[1:] for name in node.input if name.startswith("^")]
-    return Wanted(node, answer, attributes, own, data_inputs(node), waits, _beside_of(node))
+    return Wanted(node, answer, attributes, own, data_inputs(node), waits, beside(node))
 
 
 def _require_same_op(here: NodeDef, wanted: Wanted) -> None:
@@ -70,12 +70,6 @@ def _require_same_op(here: NodeDef, wanted: Wanted) -> None:
     if wanted.of_functions:
         assert wanted.answer is not None
         _require_types(wanted.node, here, wanted.answer, more)
-
-
-def _beside_of(node: NodeDef) -> list[str]:
-    """The ops that a node has to lie beside."""
-    wishes = node.attr["_class"].list.s if "_class" in node.attr else ()
-    return [each.decode().removeprefix("loc:@") for each in wishes]
 
 
 def _waits_of(node: NodeDef) -> set[str]:
@@ -173,7 +167,7 @@ class OpChecks:
         """The same op type, attributes but for those that were decided, and control edges."""
         _require_same_op(here, wanted)
         names = {name for each in wanted.beside for name in self._beside(each, shard)}
-        if set(_beside_of(here)) != names:
+        if set(beside(here)) != names:
             raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
         self._waits(wanted.waits, here, shard)
 

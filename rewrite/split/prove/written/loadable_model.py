@@ -186,9 +186,8 @@ def _taken_out(
     if any(slices[each.output] for each in left):
         return {}
     numbers = [each.output for each in kept]
-    types = [restore.attr["dtypes"].list.type[number] for number in numbers]
-    del restore.attr["dtypes"].list.type[:]
-    restore.attr["dtypes"].list.type.extend(types)
+    types = restore.attr["dtypes"].list.type
+    types[:] = [types[number] for number in numbers]
     restore.attr.pop("_output_shapes", None)
     for node, values in zip(consts, (keys, slices), strict=True):
         node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(values[numbers]))
@@ -196,9 +195,7 @@ def _taken_out(
     for number, each in enumerate(kept):
         each.identity.input[0] = f"{restore.name}:{number}"
     gone = {node.name for each in left for node in (each.assign, each.identity)}
-    waits = [name for name in done.input if op_of(name) not in gone]
-    del done.input[:]
-    done.input.extend(waits)
+    done.input[:] = [name for name in done.input if op_of(name) not in gone]
     staying = type(graph_def)(node=[n for n in graph_def.node if n.name not in gone])
     del graph_def.node[:]
     graph_def.node.extend(staying.node)

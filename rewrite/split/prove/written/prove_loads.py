@@ -111,12 +111,9 @@ def _proof(child: AskedChild, seconds: float) -> tuple[LoadProof, bool]:
         is_crash = not error.is_timeout and before is not None and before.loads_written
         defect = f"loading it: {error}" if is_crash else ""
         return LoadProof(f"not loaded: {error}", defect), before is None or before.is_fewer
-    return _of_answer(answer), answer.is_fewer
-
-
-def _of_answer(answer: LoadedModels) -> LoadProof:
     if not answer.written:
-        return LoadProof(LOADS)
+        return LoadProof(LOADS), answer.is_fewer
+    why, defect = answer.written, answer.written
     if answer.given:
-        return LoadProof(f"not loaded: the model as it came doesn't load either: {answer.given}")
-    return LoadProof(f"not loaded: {answer.written}", answer.written)
+        why, defect = f"the model as it came doesn't load either: {answer.given}", ""
+    return LoadProof(f"not loaded: {why}", defect), answer.is_fewer

@@ -27,7 +27,6 @@ from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
 from tfplace.search.kept.snapshot import Snapshot
 from tfplace.search.search import Limits, Stage, search
-from tfplace.search.trial import Trial
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 
@@ -50,7 +49,9 @@ class HeldOut:
         self._placeto = Placeto(problem, seed, config)
         self._begin = self._placeto.state()
         stage = Stage("single", lambda best: OneShot(lambda: single_devices(problem)))
-        self._single = _seconds_of_best(search([stage], self._evaluator, Limits(math.inf)).best)
+        best = search([stage], self._evaluator, Limits(math.inf)).best
+        seconds = math.inf if best is None else _seconds(best.outcome)
+        self._single = seconds if seconds < math.inf else 1.0  # ratios stay finite
 
     @property
     def num_trials(self) -> int:
@@ -101,12 +102,6 @@ def geometric_mean(values: Sequence[float]) -> float | None:
 
 def _seconds(outcome: Outcome) -> float:
     return outcome.step_seconds if isinstance(outcome, Measurement) else math.inf
-
-
-def _seconds_of_best(trial: Trial | None) -> float:
-    """Step time of the best single device; 1.0 where none runs all ops: ratios stay finite."""
-    seconds = math.inf if trial is None else _seconds(trial.outcome)
-    return seconds if seconds < math.inf else 1.0
 
 
 # An instance is one graph on one cluster. To prepare one (graph, TensorFlow functions) takes as
