@@ -105,12 +105,15 @@ def _train_step(model: KerasModel, num_inputs: int) -> Callable[..., dict[str, T
 
     def train_step(*arrays: Tensor) -> dict[str, Tensor]:
         x, y = _one_or_all(arrays[:num_inputs]), _one_or_all(arrays[num_inputs:])
+        weights, optimizer = model.trainable_variables, model.optimizer
         with tf.GradientTape() as tape:
-            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
-        weights = model.trainable_variables
-        model.optimizer.apply_gradients(
-            zip(tape.gradient(loss, weights), weights, strict=True)
-        )  # fmt: skip
+            scaled = loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+            if hasattr(optimizer, "scale_loss"):  # its apply_gradients divides by the scale
+                scaled = optimizer.scale_loss(loss)
+        if hasattr(optimizer, "minimize"):  # of tf_keras, which scales in here
+            optimizer.minimize(loss, weights, tape=tape)
+        else:
+            optimizer.apply_gradients(zip(tape.gradient(scaled, weights), weights, strict=True))
         return {"loss": loss}
 
     return train_step
@@ -142,12 +145,9 @@ def _begin(model: KerasModel, inputs: Sequence[Tensor], targets: Sequence[Tensor
 def _is_of(optimizer: KerasObject, variables: Sequence[TfVariable]) -> bool:
     """Whether an optimizer is built for these variables, or not yet for any."""
     known = getattr(optimizer, "_trainable_variables_indices", None)  # Keras 3 has it
-    is_built = getattr(optimizer, "built", False)
-    return (
-        known is None
-        or not is_built
-        or all(optimizer._var_key(variable) in known for variable in variables)
-    )
+    if known is None or not getattr(optimizer, "built", False):
+        return True
+    return all(optimizer._var_key(variable) in known for variable in variables)
 
 
 def _input_specs(model: KerasModel) -> list[Tensor]:
