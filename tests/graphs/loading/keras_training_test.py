@@ -68,6 +68,25 @@ def test_an_optimizer_that_scales_the_loss_takes_the_step_of_one_that_does_not(f
         np.testing.assert_allclose(each, losses[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("framework", [keras, tf_keras])
+def test_inputs_outputs_and_losses_by_name(framework, tmp_path):
+    inputs = {name: framework.Input((4,), name=name) for name in ("user", "item")}
+    layers = framework.layers
+    outputs = {
+        "rating": layers.Dense(3, kernel_initializer="ones", name="rating")(inputs["user"]),
+        "click": layers.Dense(2, kernel_initializer="zeros", name="click")(inputs["item"]),
+    }
+    made = framework.Model(inputs, outputs)
+    made.compile(framework.optimizers.SGD(0.01), {"rating": "mse", "click": "mae"})
+    made.save(tmp_path / "model.keras")
+    model = load(tmp_path / "model.keras", LoadOptions(batch_size=2))
+    assert model.guessed[0].startswith("its training step is the compiled model's own: loss m")
+    targets = {"y_0": np.ones((2, 2), np.float32), "y_1": np.zeros((2, 3), np.float32)}
+    feeds = _feeds(model, user=X, item=X, **targets)
+    (loss,) = model_files.run(model, feeds, times=1)[0]
+    np.testing.assert_allclose(loss, 1 + np.mean((X @ np.ones((4, 3))) ** 2))
+
+
 def test_a_sparse_loss_is_fed_whole_numbers_and_several_outputs_one_target_each(tmp_path):
     losses = ["sparse_categorical_crossentropy", keras.losses.MeanSquaredError()]
     path = tmp_path / "model.keras"
