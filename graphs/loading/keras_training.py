@@ -64,12 +64,10 @@ def export_with_step(model: KerasModel, export_archive: KerasObject, directory: 
         export_archive.track(model)
         if not hasattr(model.optimizer, "build"):  # its slots are used by handle, which isn't found
             export_archive.add_variable_collection("slots", model.optimizer.weights)
-        served = [inputs] if len(inputs) > 1 else inputs
-        export_archive.add_endpoint(SERVE, model.__call__, input_signature=served)
+        served = _packed(model, "inputs", inputs)
+        export_archive.add_endpoint(SERVE, model.__call__, input_signature=[served])
         export_archive.add_endpoint(TRAIN, step, input_signature=[*inputs, *targets])
         _write(export_archive, directory)
-    except NotTrainableError:
-        raise
     except Exception as error:  # what Keras raises depends on layers and loss
         shutil.rmtree(directory, ignore_errors=True)
         raise NotTrainableError(str(error).strip().splitlines()[0][:200]) from error
@@ -104,13 +102,17 @@ def _train_step(model: KerasModel, num_inputs: int) -> Callable[..., dict[str, T
     """One step of plain gradient descent with the model's loss, as model.fit makes it."""
 
     def train_step(*arrays: Tensor) -> dict[str, Tensor]:
-        x, y = _one_or_all(arrays[:num_inputs]), _one_or_all(arrays[num_inputs:])
+        x = _packed(model, "inputs", arrays[:num_inputs])
+        y = _packed(model, "outputs", arrays[num_inputs:])
+        weights, optimizer = model.trainable_variables, model.optimizer
         with tf.GradientTape() as tape:
-            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
-        weights = model.trainable_variables
-        model.optimizer.apply_gradients(
-            zip(tape.gradient(loss, weights), weights, strict=True)
-        )  # fmt: skip
+            scaled = loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
+            if hasattr(optimizer, "scale_loss"):  # its apply_gradients divides by the scale
+                scaled = optimizer.scale_loss(loss)
+        if hasattr(optimizer, "minimize"):  # of tf_keras, which scales in here
+            optimizer.minimize(loss, weights, tape=tape)
+        else:
+            optimizer.apply_gradients(zip(tape.gradient(scaled, weights), weights, strict=True))
         return {"loss": loss}
 
     return train_step
@@ -122,14 +124,11 @@ def _begin(model: KerasModel, inputs: Sequence[Tensor], targets: Sequence[Tensor
     Those of the loss are made where it is traced: nothing is computed, however large the batch.
     """
 
-    @tf.function(autograph=False)
-    def loss_of(x: Tensor, y: Tensor, y_pred: Tensor) -> Tensor:
-        return model.compute_loss(x=x, y=y, y_pred=y_pred)
-
+    loss_of = tf.function(model.compute_loss, autograph=False)
     outputs = [_spec(each.shape, each.dtype, f"made_{i}") for i, each in enumerate(model.outputs)]
-    loss_of.get_concrete_function(*map(_one_or_all, (inputs, targets, outputs)))
-    for metric in model.metrics:
-        metric.reset_state()
+    sides = (("inputs", inputs), ("outputs", targets), ("outputs", outputs))
+    loss_of.get_concrete_function(*(_packed(model, *side) for side in sides))
+    model.reset_metrics()
     if not _is_of(model.optimizer, model.trainable_variables):
         # Keras 3 reads an .h5 file's optimizer for variables that it then replaces.
         model.optimizer = type(model.optimizer).from_config(model.optimizer.get_config())
@@ -142,12 +141,9 @@ def _begin(model: KerasModel, inputs: Sequence[Tensor], targets: Sequence[Tensor
 def _is_of(optimizer: KerasObject, variables: Sequence[TfVariable]) -> bool:
     """Whether an optimizer is built for these variables, or not yet for any."""
     known = getattr(optimizer, "_trainable_variables_indices", None)  # Keras 3 has it
-    is_built = getattr(optimizer, "built", False)
-    return (
-        known is None
-        or not is_built
-        or all(optimizer._var_key(variable) in known for variable in variables)
-    )
+    if known is None or not getattr(optimizer, "built", False):
+        return True
+    return all(optimizer._var_key(variable) in known for variable in variables)
 
 
 def _input_specs(model: KerasModel) -> list[Tensor]:
@@ -192,5 +188,9 @@ def _name(loss: KerasObject) -> str:
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__))
 
 
-def _one_or_all(arrays: Sequence[Tensor]) -> Tensor:
+def _packed(model: KerasModel, side: str, arrays: Sequence[Tensor]) -> Tensor:
+    """The model's "inputs" or "outputs" as it takes and gives them: one, a list, or by name."""
+    structure = getattr(model, f"_{side}_struct", getattr(model, f"_nested_{side}", None))
+    if isinstance(structure, dict):
+        return tf.nest.pack_sequence_as(structure, arrays)
     return arrays[0] if len(arrays) == 1 else list(arrays)

@@ -206,8 +206,8 @@ def _unproven(proof: SplitProof) -> str:
     if not ops.proven_ops:
         raise VerificationError(
             f"proving that the split step computes what the unsplit one does: found no proof of "
-            f"{what}, and whole steps {proof.run}; wanted one; nothing was written; free memory "
-            "or processor time, or leave --shards out"
+            f"{what}, and whole steps {proof.run}; wanted one; nothing was written; say "
+            "--verify=run, free memory or processor time, or leave --shards out"
         )
     return f"{what}, and whole steps {proof.run}; --verify=run compares whole steps"
 

@@ -46,6 +46,47 @@ def test_a_compiled_file_trains_with_its_own_loss_and_optimizer(framework, endin
     np.testing.assert_allclose(losses[1], np.mean((X @ w + b) ** 2), rtol=1e-5)
 
 
+@pytest.mark.parametrize("framework", [keras, tf_keras])
+def test_an_optimizer_that_scales_the_loss_takes_the_step_of_one_that_does_not(framework, tmp_path):
+    plain = framework.optimizers.SGD(0.01)
+    if framework is keras:
+        scaled = [
+            keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01)),
+            keras.optimizers.SGD(0.01, loss_scale_factor=8.0),
+        ]
+    else:
+        scaled = [tf_keras.mixed_precision.LossScaleOptimizer(tf_keras.optimizers.SGD(0.01))]
+    losses = []
+    for number, optimizer in enumerate([plain, *scaled]):
+        path = tmp_path / f"{number}.keras"
+        _compiled(framework, "mse", optimizer).save(path)
+        model = load(path, LoadOptions(batch_size=2))
+        feeds = _feeds(model, features=X, y=np.zeros((2, 3), np.float32))
+        losses.append([values[0] for values in model_files.run(model, feeds, times=2)])
+    assert losses[0][1] < 0.9 * losses[0][0]
+    for each in losses[1:]:
+        np.testing.assert_allclose(each, losses[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("framework", [keras, tf_keras])
+def test_inputs_outputs_and_losses_by_name(framework, tmp_path):
+    inputs = {name: framework.Input((4,), name=name) for name in ("user", "item")}
+    layers = framework.layers
+    outputs = {
+        "rating": layers.Dense(3, kernel_initializer="ones", name="rating")(inputs["user"]),
+        "click": layers.Dense(2, kernel_initializer="zeros", name="click")(inputs["item"]),
+    }
+    made = framework.Model(inputs, outputs)
+    made.compile(framework.optimizers.SGD(0.01), {"rating": "mse", "click": "mae"})
+    made.save(tmp_path / "model.keras")
+    model = load(tmp_path / "model.keras", LoadOptions(batch_size=2))
+    assert model.guessed[0].startswith("its training step is the compiled model's own: loss m")
+    targets = {"y_0": np.ones((2, 2), np.float32), "y_1": np.zeros((2, 3), np.float32)}
+    feeds = _feeds(model, user=X, item=X, **targets)
+    (loss,) = model_files.run(model, feeds, times=1)[0]
+    np.testing.assert_allclose(loss, 1 + np.mean((X @ np.ones((4, 3))) ** 2))
+
+
 def test_a_sparse_loss_is_fed_whole_numbers_and_several_outputs_one_target_each(tmp_path):
     losses = ["sparse_categorical_crossentropy", keras.losses.MeanSquaredError()]
     path = tmp_path / "model.keras"

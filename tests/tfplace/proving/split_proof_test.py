@@ -196,3 +196,11 @@ def test_what_did_not_load_as_it_came_need_not_load(emitted, tmp_path):
     )
     assert "the model as it came doesn't load either" in report["loads"]
     assert "doesn't load either" in split_proof_sentence(report)
+
+
+def test_where_nothing_is_proven_running_whole_steps_is_a_remedy():
+    not_proven = SimpleNamespace(count=2, op_type="MatMul", reason="its shape is not known")
+    ops = SimpleNamespace(not_proven=[not_proven], distinct_ops=2, proven_ops=0)
+    proof = SimpleNamespace(ops=ops, run="not run: --verify=structure")
+    with pytest.raises(VerificationError, match="say --verify=run, free memory"):
+        split_proof._unproven(proof)
