@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster, logical_cluster
-from graphs.errors import TfplaceError, UsageError, VerificationError
+from graphs.errors import ShapesRefusedError, TfplaceError, UsageError, VerificationError
 from graphs.host.scratch import scratch_directory
 from graphs.loading.feeds import given_arrays
 from graphs.protos import Structure, Tensor, TfFunction, TfVariable, Trackable
@@ -85,6 +85,17 @@ class Placings:
         self.first = self._traced(call)
         self.placed_of: dict[int, tuple[TfVariable, TfVariable]] = {}
         self._of_shapes: dict[tuple[FlatStep, Shapes], Placing] = {}
+        try:
+            self._place_first(call)
+        except ShapesRefusedError:  # what Keras traces for any length may only fit some
+            if not self._openings:
+                raise
+            self._openings = ()
+            self.first = self._traced(call)
+            self._place_first(call)
+
+    def _place_first(self, call: Call | None) -> None:
+        """Places what was traced first by a search."""
         with scratch_directory() as folder:
             given, placed = os.path.join(folder, self.first.name), os.path.join(folder, "placed")
             self.first.save(given)

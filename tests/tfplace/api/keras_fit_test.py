@@ -363,6 +363,27 @@ def test_another_length_is_placed_once_for_all_lengths(package, monkeypatch):
     assert step(np.ones((2, 9, 3), np.float32), Y[:2])["loss"] > 0.0
 
 
+def test_what_keras_traces_for_any_length_but_wrongly_is_placed_for_the_examples():
+    """TimeDistributed takes the batch for the length where that is open."""
+    layers = keras.layers
+    model = keras.Sequential(
+        [layers.Input((None, 3)), layers.GRU(2, return_sequences=True),
+         layers.TimeDistributed(layers.Dense(5))]
+    )  # fmt: skip
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    rng = np.random.default_rng(0)
+    x, y = rng.random((4, 6, 3)).astype(np.float32), rng.integers(0, 5, (4, 6))
+    before = model.get_weights()
+    step = tfplace.place(model, (x, y), **QUICK)
+    step(x, y)
+    step.sync()
+    found = model.get_weights()
+    model.set_weights(before)
+    model.train_on_batch(x, y)
+    for one, other in zip(found, model.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("package", [keras, tf_keras])
 def test_a_step_whose_python_needs_the_size_of_a_batch_is_placed_for_each(package):
     class Summed(package.Sequential):  # type: ignore[name-defined]

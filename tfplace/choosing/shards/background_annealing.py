@@ -104,12 +104,6 @@ class _Beginning(_Until):
     def __init__(self, policy: Annealing, left: Callable[[], Limits]) -> None:
         super().__init__(policy, lambda: False)
         self._left = left
-        self._most: int | None = None  # trials of the search
 
     def allow(self, seconds_left: float, trials_left: int | None) -> None:
-        left = self._left()
-        if trials_left is None or left.max_trials is None:
-            super().allow(left.budget_seconds, None)
-            return
-        self._most = trials_left if self._most is None else self._most
-        super().allow(left.budget_seconds, left.max_trials - (self._most - trials_left))
+        super().allow(self._left().budget_seconds, None)

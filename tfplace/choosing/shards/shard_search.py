@@ -310,7 +310,7 @@ class ShardSearch:
         least: Mapping[int, float],
     ) -> bool:
         """Whether a number would not be worth a try if the unsplit step came down to its bound."""
-        if self._long is None or self._options.max_trials is not None or 1 not in least:
+        if self._long is None or 1 not in least:
             return False
         hoped = {**steps, 1: min(steps[1], least[1])}
         return bool(why_not(shards, hoped, passed, least))
@@ -424,7 +424,7 @@ class ShardSearch:
         options = self._options
         is_annealed = options.algorithm == "auto" and self._trained is None
         is_simulated = options.evaluator != "measure"
-        # With a limit of trials nothing goes on beside, and a long one's first trials find little.
+        # With a limit of trials nothing goes on beside: what is found must not depend on the clock.
         is_long = is_annealed and is_simulated and options.max_trials is None
         return is_long and self._whole.problem.num_devices > 1
 
@@ -438,12 +438,10 @@ class ShardSearch:
     def _meanwhile(self, work: Callable[[], Result], seconds: float) -> Result | None:
         """What `work` returns, None after a signal or if it takes longer than so many seconds.
 
-        The unsplit step's long search goes on beside if a core is left for it. Where trials are
-        limited it does not: what is found must not depend on the clock.
+        The unsplit step's long search goes on beside if a core is left for it.
         """
         with self._progress.working():
-            is_alone = not self._has_core or self._options.max_trials is not None
-            if self._long is None or is_alone:
+            if self._long is None or not self._has_core:
                 with interruptible() as interruption:
                     return interruption.unless_seen_in_time(work, None, seconds)
             answer, result = self._long.beside(work, seconds)
@@ -462,7 +460,7 @@ class ShardSearch:
         """What the unsplit step's long search would have if it were all that comes."""
         order = wanted_order(self._options.problem, self._whole.is_present)
         part = self._budget.part(budget_beside_order(with_order(self._whole, order), self._options))
-        return Limits(0.0) if part is None else Limits(part.budget_seconds, part.max_trials)
+        return Limits(0.0 if part is None else part.budget_seconds)
 
     def _note_long(self, result: SearchResult) -> None:
         """Takes what a piece of the long search has found."""
@@ -507,7 +505,7 @@ class ShardSearch:
         if options is None:
             return
         if tried.shards == 1 and self._long is not None:
-            if share < 1.0 and options.max_trials is None:
+            if share < 1.0:
                 self._look(options.budget_seconds)
                 return
             if share == 1.0:

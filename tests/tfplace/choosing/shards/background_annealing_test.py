@@ -80,16 +80,6 @@ def test_a_short_search_may_be_its_beginning(long_search, problem):
     assert policy._budget.seconds == 1000.0 and policy._budget.trials is None
 
 
-def test_where_trials_are_limited_its_beginning_knows_how_many_it_has_in_all(problem):
-    long_search = _begun(problem, Limits(1000.0, 5000))
-    policy, stage = long_search._policy, long_search.first_stage()
-    found = search([stage], SimulatingEvaluator(problem), Limits(1000.0, 300))
-    assert 300 <= found.num_trials < 500 and 0.03 < policy._share_used() < 0.1
-    policy.go_on()
-    policy.allow(1000.0, 5000 - found.num_trials)
-    assert 0.03 < policy._share_used() < 0.1
-
-
 def test_pieces_are_one_annealing(long_search):
     long_search.until(_times(12))
     policy = long_search._policy

@@ -73,7 +73,7 @@ class _World:
         self.least_pieces, self.to_send, self.num_pieces = math.inf, 0.0, 0
         self.more_pieces = list[int]()
         self.trials_in_order, self.interrupt_in_order = 0, False
-        self.order_takes = dict[float, float]()
+        self.order_takes, self.problem_of = dict[float, float](), dict[int, object]()
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
@@ -103,7 +103,8 @@ class _World:
             raise UsageError("the batch is too small; take fewer")
         self.now += self.reading * (options.num_shards + 1) / 2
         left_whole, pieces = len(options.left_whole), options.cuts_weights
-        return _Prepared(_PROBLEM, options.num_shards, left_whole=left_whole, pieces=pieces)
+        problem = self.problem_of.get(options.num_shards, _PROBLEM)
+        return _Prepared(problem, options.num_shards, left_whole=left_whole, pieces=pieces)
 
     def find_placement(
         self, prepared, options, trained, folder, progress, earlier=None, known=(), stages=None
@@ -393,7 +394,24 @@ def test_a_signal_beside_reading_loses_nothing(monkeypatch):
 def test_where_trials_are_limited_nothing_is_searched_beside_reading(monkeypatch):
     world = _World(monkeypatch, {1: 0.3, 4: 0.7})
     world.run(budget_seconds=100.0, max_trials=1000)
-    assert not world.pieces and world.stages == ["the rest of the long search"]
+    assert not world.pieces and world.stages is None
+
+
+def test_a_trial_of_a_split_step_counts_as_the_work_that_it_is(monkeypatch):
+    world = _World(monkeypatch, {1: 0.3, 4: 0.7})
+    whole = _PROBLEM.num_ops
+    world.problem_of = {4: types.SimpleNamespace(num_ops=5 * whole)}
+    world.run(budget_seconds=100.0, max_trials=1000)
+    assert [(shards, most) for shards, _, most in world.searches[:2]] == [(1, 60), (4, 12)]
+
+
+def test_an_unsplit_step_that_is_close_is_searched_longer_where_trials_are_limited(monkeypatch):
+    world = _World(monkeypatch, {1: 1.1, 2: 5.0, 4: 1.0, 8: 1.05})
+    world.run(budget_seconds=100.0, max_trials=1000)
+    assert [shards for shards, *_ in world.searches].count(1) == 2
+    world = _World(monkeypatch, {1: 1.1, 2: 5.0, 4: 1.0, 8: 1.05})
+    world.run(budget_seconds=100.0)
+    assert [shards for shards, *_ in world.searches].count(1) == 1
 
 
 @pytest.mark.parametrize("most", [None, 1000])
