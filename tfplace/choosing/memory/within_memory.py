@@ -174,7 +174,7 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
         base = with_sums_in_turn(prepared, options.problem)
         if base is not None:
             base = at_most(base, options.max_devices)
-            tried = [_found(found, base, each, best) for each in nearest]
+            tried = [_found(found, base, each, best, in_order=False) for each in nearest]
             able = [each for each in tried if each is not None and _finds_room(each, options)]
             if able:
                 return min(able, key=lambda each: _placed(each).step_seconds)
@@ -310,8 +310,15 @@ def _read_again(
     return prepare(problem, is_timed, earlier=prepared.unplanned or prepared)
 
 
-def _found(found: Found, made: PreparedModel, best: Candidate, without: float) -> Found | None:
-    """What is known of the step, each placement with its copies beside their ops."""
+def _found(
+    found: Found, made: PreparedModel, best: Candidate, without: float, in_order: bool = True
+) -> Found | None:
+    """What is known of the step, each placement with its copies beside their ops.
+
+    Args:
+      in_order: whether it fits in its own sequence alone. The edges that say so also keep Grappler
+        from joining small sums, so that last bits differ.
+    """
     old = found.prepared
     source = source_ops(made, old)
     hosts = np.array([host_of(old.problem, each) for each in range(old.problem.num_devices)])
@@ -332,7 +339,8 @@ def _found(found: Found, made: PreparedModel, best: Candidate, without: float) -
         unsplit=found.searched.unsplit
         or Unsplit(old.problem, found.searched.baselines, found.searched.everything),
     )
-    return Found(dataclasses.replace(made, order=OwnOrder(), steps_read=old.steps_read), searched)
+    order = OwnOrder() if in_order else old.order
+    return Found(dataclasses.replace(made, order=order, steps_read=old.steps_read), searched)
 
 
 def before_plan(prepared: PreparedModel, device_of_op: IntArray) -> Simulated | None:
