@@ -206,7 +206,7 @@ def proven_structure(
         if unplanned is None:
             return proof
         number = counted(check_planned(unplanned, source), "op")
-        again = f"{number} that run again, or hand a value back, with the same"
+        again = f"{number} that run again, add in turn or hand a value back, with the same"
         return dataclasses.replace(proof, compared=(*proof.compared, again))
     except RewriteError as error:
         raise VerificationError(
