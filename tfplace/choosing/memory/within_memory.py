@@ -170,25 +170,55 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
     progress.say("looking for what a device may compute again instead of keeping it")
     nearest = [each for _, _, each in sorted(promising)[:MOST]]
     with progress.working():
+        on_host = [_with_variables_on_host(prepared.problem, each) for each in nearest]
+        known = {each.key for each in searched.everything}
+        on_host = [each for each in on_host if each.key not in known]
+        able = [each for each in on_host if each.step_seconds < WORTH * best]
+        plain: Found | None = None
+        if able:
+            quickest = min(able, key=lambda each: each.step_seconds)
+            best, candidates = quickest.step_seconds, [*searched.candidates, quickest]
+            plain = Found(prepared, dataclasses.replace(searched, candidates=candidates))
+        nearest += [each for each in on_host if math.isinf(each.step_seconds)]
         until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
         base = with_sums_in_turn(prepared, options.problem)
         if base is not None:
             base = at_most(base, options.max_devices)
-            tried = [_found(found, base, each, best, in_order=False) for each in nearest]
-            able = [each for each in tried if each is not None and _finds_room(each, options)]
-            if able:
-                return min(able, key=lambda each: _placed(each).step_seconds)
+            tried = [_found(found, base, each, in_order=False) for each in nearest]
+            tried = [each for each in tried if _placed(each).step_seconds < WORTH * best]
+            in_turn = [each for each in tried if _finds_room(each, options)]
+            if in_turn:
+                return min(in_turn, key=lambda each: _placed(each).step_seconds)
         base = base or prepared
         source, may = source_ops(base, prepared).op, may_change(base)
         plans: list[tuple[float, int, Planned, Candidate]] = []
         for number, each in enumerate(nearest):
-            plan = fitted(base.problem, each.device_of_op[source], may, until)
+            now = time.monotonic()  # what is left is for all that are left
+            until_next = now + (until - now) / (len(nearest) - number)
+            plan = fitted(base.problem, each.device_of_op[source], may, until_next)
             if plan is not None and plan.step_seconds < WORTH * best:
                 plans.append((plan.step_seconds, number, plan, each))
         if not plans:
-            return None
+            return plain
         _, _, plan, candidate = min(plans)
-        return _that_finds_room(found, options, base, plan, candidate, may)
+        return _that_finds_room(found, options, base, plan, candidate, may) or plain
+
+
+def _with_variables_on_host(problem: Problem, known: Candidate) -> Candidate:
+    """A placement with the variables of GPUs, and what updates them, on the GPUs' hosts.
+
+    A step reads each variable once: what a link takes for that is often less than making again what
+    does not fit beside an optimizer's state (Ren et al., ZeRO-Offload, USENIX ATC 2021).
+    """
+    graph, placed = problem.graph, known.device_of_op
+    holds = graph.op_persistent_bytes > 0
+    groups = np.unique(graph.colocation_group[holds])
+    moves = holds | (np.isin(graph.colocation_group, groups) & (graph.colocation_group >= 0))
+    hosts = np.array([host_of(problem, device) for device in range(problem.num_devices)])[placed]
+    moves &= (hosts >= 0) & problem.allowed()[np.arange(graph.num_ops), hosts]
+    device_of_op = np.where(moves, hosts, placed).astype(np.int32)
+    outcome = simulated(problem, device_of_op).outcome
+    return Candidate(f"{known.name}, variables on the host", device_of_op, outcome)
 
 
 def with_sums_in_turn(prepared: PreparedModel, options: ProblemOptions) -> PreparedModel | None:
@@ -213,11 +243,16 @@ def _that_finds_room(
     best = math.inf if found.searched.best is None else found.searched.best.step_seconds
     problem, placed = base.problem, candidate.device_of_op[source_ops(base, found.prepared).op]
     for _ in range(MOST_TIMES):
-        planned = _found(found, _prepared_with(base, plan, options), candidate, best)
-        if planned is None:
+        planned = _found(found, _prepared_with(base, plan, options), candidate)
+        outcome, share = _placed(planned).outcome, np.ones(problem.num_devices)
+        if isinstance(outcome, Infeasible):  # read again, it may hold a little more
+            peaks = np.maximum(outcome.peak_bytes, 1)
+            share = np.minimum(base.problem.usable_bytes() / peaks, 1.0)
+            if np.all(share >= 1.0):
+                return None
+        elif outcome.step_seconds >= WORTH * best:
             return None
-        share = np.ones(problem.num_devices)
-        if plan.rank is not None:  # edges can't say all of a sequence
+        elif plan.rank is not None:  # edges can't say all of a sequence
             peaks = np.maximum(_peaks_in_order(planned), 1)
             share = np.minimum(base.problem.usable_bytes() / peaks, 1.0)
         if np.all(share >= 1.0):
@@ -310,9 +345,7 @@ def _read_again(
     return prepare(problem, is_timed, earlier=prepared.unplanned or prepared)
 
 
-def _found(
-    found: Found, made: PreparedModel, best: Candidate, without: float, in_order: bool = True
-) -> Found | None:
+def _found(found: Found, made: PreparedModel, best: Candidate, in_order: bool = True) -> Found:
     """What is known of the step, each placement with its copies beside their ops.
 
     Args:
@@ -329,8 +362,6 @@ def _found(
         placed = np.where(on_host, hosts[placed], placed).astype(np.int32)
         outcome = simulated(made.problem, placed).outcome
         candidates.append(Candidate(each.name, placed, outcome))
-    if candidates[0].step_seconds >= WORTH * without:
-        return None
     searched: Searched = dataclasses.replace(
         found.searched,
         baselines=candidates[1:],

@@ -296,3 +296,43 @@ def test_ops_run_again_beside_sums_that_are_added_in_turn(tmp_path):
     assert report["memory_plan"]["ops_run_again"] + report["memory_plan"]["tensors_on_host"] > 0
     for given, placed in zip(recurrent_steps(path), recurrent_steps(out), strict=True):
         np.testing.assert_array_equal(given, placed)
+
+
+class Wide(tf.Module):
+    """A large weight with a moment, in a step that keeps little else."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.weight = tf.Variable(0.1 * rng.standard_normal((64, 512)).astype(np.float32))
+        self.moment = tf.Variable(tf.zeros((64, 512)))
+
+    @tf.function(input_signature=[tf.TensorSpec([8, 64], tf.float32, "x")])
+    def train_step(self, x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ self.weight) ** 2)
+        gradient = tape.gradient(loss, self.weight)
+        self.moment.assign(0.9 * self.moment + gradient)
+        self.weight.assign_sub(0.1 * self.moment)
+        return {"loss": loss}
+
+
+def test_variables_go_to_the_host_where_a_gpu_has_no_room_for_them(tmp_path):
+    path, out = str(tmp_path / "wide"), tmp_path / "out"
+    model = Wide()
+    tf.saved_model.save(model, path, signatures={"train_step": model.train_step})
+    peak = max(tfplace.simulate(path, cluster="k80x2").peak_bytes.values())
+    limits = [f"--device_memory=/device:GPU:{gpu}={peak * 7 // 10}B" for gpu in (0, 1)]
+    problem = ProblemOptions(path, cluster="k80x2", memory_reserve=0.0)
+    limited = dataclasses.replace(problem, device_memory=[each.split("=", 1)[1] for each in limits])
+    prepared = prepare(limited, trace=False)
+    on_gpu = np.array(prepared.given)
+    given = Candidate("given", on_gpu, simulated(prepared.problem, on_gpu).outcome)
+    searched = Searched([given], [given], SimpleNamespace(interrupted=False), [])
+    found = within_memory.within_memory(
+        Found(prepared, searched), OptimizeOptions(limited), Progress()
+    )
+    assert found is not None and found.searched.best is not None
+    assert found.searched.best.outcome.peak_bytes[1] <= peak * 7 // 10
+    holds = found.prepared.problem.graph.op_persistent_bytes > 0
+    assert set(found.searched.best.device_of_op[holds]) == {0}
+    assert 1 in found.searched.best.device_of_op
