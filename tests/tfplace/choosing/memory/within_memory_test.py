@@ -317,7 +317,7 @@ class Wide(tf.Module):
 
 
 def test_variables_go_to_the_host_where_a_gpu_has_no_room_for_them(tmp_path):
-    path, out = str(tmp_path / "wide"), tmp_path / "out"
+    path = str(tmp_path / "wide")
     model = Wide()
     tf.saved_model.save(model, path, signatures={"train_step": model.train_step})
     peak = max(tfplace.simulate(path, cluster="k80x2").peak_bytes.values())
