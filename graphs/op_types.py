@@ -95,6 +95,7 @@ EXIT = frozenset({"Exit", "RefExit"})
 SWITCHES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
 MERGES = frozenset({"Merge", "RefMerge"})
 NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
+CONTROL_FLOW = ENTER | EXIT | SWITCHES | MERGES | NEXT_ITERATION
 
 PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 """They call a function of the process that made the graph, which no other process has."""

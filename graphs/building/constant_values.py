@@ -29,9 +29,6 @@ _BINARY: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
 _DEEPEST = 100
 _HANG_ON_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
-_CONTROL_FLOW = (
-    op_types.ENTER | op_types.EXIT | op_types.SWITCHES | op_types.MERGES | op_types.NEXT_ITERATION
-)
 MOST_FOLDED_BYTES = 10 << 20
 """TensorFlow folds no constant that is larger, unless it is no larger than what it is made of."""
 
@@ -51,9 +48,9 @@ def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[n
         inputs = data_inputs(node)
         seen.add(node.name)
         stays.update(name for name in map(op_of, node.input) if name not in seen)  # of a loop
-        if node.op in _CONTROL_FLOW or node.name in flat.unit_of_node or has_state(node.op):
+        if node.op in op_types.CONTROL_FLOW or node.name in flat.unit_of_node or has_state(node.op):
             stays.add(node.name)
-        if node.name in fed or node.op in _CONTROL_FLOW or node.name in flat.unit_of_node:
+        if node.name in fed or node.op in op_types.CONTROL_FLOW or node.name in flat.unit_of_node:
             continue
         is_size = node.op in _HANG_ON_SHAPES and open_ended.isdisjoint(map(tensor_of, inputs))
         is_size = is_size and properties.dtype_of[node.name][0] != "variant"

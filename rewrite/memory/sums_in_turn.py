@@ -1,14 +1,15 @@
 """Sums whose terms are added one after another, so that each is freed as soon as it is added.
 
 TensorFlow's AddN holds all its terms at once, and Grappler joins AddN of AddN to one. AddV2 adds
-two, and Grappler leaves AddV2 alone. What AddN computes is kept bit for bit: Grappler sorts its
-inputs by name, as of all ops that are commutative; it adds the first two to nine of them from left
-to right, so many that eights are left; then the sum of each eight (aggregate_ops.h).
+two; Grappler leaves it alone where something waits for it. What AddN computes is kept bit for bit:
+Grappler sorts its inputs by name, as of all ops that are commutative; it adds the first two to nine
+of them from left to right, so many that eights are left; then the sum of each eight
+(aggregate_ops.h).
 """
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Collection, Iterator, MutableSequence, Sequence
 
 from graphs import op_types
 from graphs.function_library import bodies
@@ -23,23 +24,6 @@ AT_ONCE = "_added_at_once"
 """The attribute of the sum itself: the inputs that it had."""
 
 LEAST_TERMS = 3
-CONTROL_FLOW = op_types.ENTER | op_types.EXIT | op_types.SWITCHES | op_types.MERGES
-CONTROL_FLOW |= op_types.NEXT_ITERATION
-
-
-def terms_of(
-    total: NodeDef, nodes: Mapping[str, NodeDef], is_part: Callable[[NodeDef], bool]
-) -> list[str]:
-    """What a sum adds, in Grappler's sequence: of an input that is a part of it, its terms."""
-    terms, rest = list[str](), data_inputs(total)
-    while rest:
-        name = rest.pop()
-        part = nodes.get(op_of(name))
-        if part is None or not is_part(part):
-            terms.append(name)
-        else:
-            rest += data_inputs(part)
-    return sorted(terms, key=_as_in_main_graph)
 
 
 def _as_in_main_graph(name: str) -> str:
@@ -53,27 +37,29 @@ def _readers(nodes: Sequence[NodeDef]) -> Counter[str]:
     return Counter(op_of(name) for node in nodes for name in node.input)
 
 
-def joined(nodes: Sequence[NodeDef]) -> Callable[[NodeDef], bool]:
-    """Whether an op is a sum that Grappler joins to another one, if that is all that reads it."""
-    readers = _readers(nodes)
-    return lambda node: (
-        node.op == "AddN"
-        and readers[node.name] == 1
-        and not any(name.startswith("^") for name in node.input)
-    )
-
-
 def sums_of(nodes: Sequence[NodeDef]) -> Iterator[tuple[NodeDef, Sequence[str]]]:
-    """The sums of a body that hold three terms or more at once, with their terms."""
-    by_name, is_part = {node.name: node for node in nodes}, joined(nodes)
-    sums = [node for node in nodes if node.op == "AddN"]
-    parts = {op_of(name) for node in sums for name in data_inputs(node)}
-    for node in sums:
-        if node.name in parts and is_part(node):
-            continue
-        terms = terms_of(node, by_name, is_part)
+    """The sums of a body that hold three terms or more at once, with their terms.
+
+    A sum that nothing but another sum reads, or waits for, is a part of it: Grappler joins them.
+    The terms are in Grappler's sequence.
+    """
+    readers, sums = _readers(nodes), {node.name: node for node in nodes if node.op == "AddN"}
+    read = {op_of(name) for node in sums.values() for name in data_inputs(node)}
+    parts = {
+        name
+        for name in read & sums.keys()
+        if readers[name] == 1 and len(data_inputs(sums[name])) == len(sums[name].input)
+    }
+    for total in sums.values():
+        terms, rest = list[str](), [] if total.name in parts else data_inputs(total)
+        while rest:
+            name = rest.pop()
+            if op_of(name) in parts:
+                rest += data_inputs(sums[op_of(name)])
+            else:
+                terms.append(name)
         if len(terms) >= LEAST_TERMS:
-            yield node, terms
+            yield total, sorted(terms, key=_as_in_main_graph)
 
 
 def add_in_turn(function: str, body: MutableSequence[NodeDef], names: Collection[str]) -> None:
@@ -83,7 +69,7 @@ def add_in_turn(function: str, body: MutableSequence[NodeDef], names: Collection
     is another than that in which terms could be made. Grappler leaves alone what something waits
     for, too. Where nothing does, a Snapshot, which takes its input's buffer over, keeps two apart.
     """
-    sums = {node.name: (node, terms) for node, terms in sums_of(body)} if names else {}
+    sums = {node.name: (node, terms) for node, terms in sums_of(body)}
     nodes, readers = {node.name: node for node in body}, _readers(body)
     for name in names:
         if name not in sums:
@@ -99,7 +85,7 @@ def add_in_turn(function: str, body: MutableSequence[NodeDef], names: Collection
                 maker
                 for maker in makers
                 if added and maker is not None and readers[maker.name] == 1
-                if maker.op not in CONTROL_FLOW
+                if maker.op not in op_types.CONTROL_FLOW
             ]
             for maker in waiting:
                 maker.input.append(f"^{op_of(added[-1])}")

@@ -201,7 +201,7 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
         if not plans:
             return plain
         _, _, plan, candidate = min(plans)
-        return _that_finds_room(found, options, base, plan, candidate, may) or plain
+        return _that_finds_room(plain or found, options, base, plan, candidate, may) or plain
 
 
 def _with_variables_on_host(problem: Problem, known: Candidate) -> Candidate:
