@@ -22,7 +22,7 @@ from tfplace.choosing.budget import has_finalists, search_beside
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline, not_tried
 from tfplace.choosing.find_placement import find_placement, without_idle_devices
 from tfplace.choosing.kept_search import kept_search
-from tfplace.choosing.memory.within_memory import within_memory
+from tfplace.choosing.memory.within_memory import nothing_fits, within_memory
 from tfplace.choosing.memory_limit import at_most
 from tfplace.choosing.outcomes import Decided, Found
 from tfplace.choosing.real_runs.measured_choice import comparison_seconds
@@ -163,6 +163,8 @@ class _Run:
         searched = in_order(prepared, searched)
         left = options.budget_seconds - self.phases.seconds()["search"]
         searched = search_in_order(prepared, options, searched, progress, left)
+        if searched.best is None:
+            raise nothing_fits(Found(prepared, searched), options)
         return Found(prepared, searched), others
 
     def decide(

@@ -15,6 +15,7 @@ from tfplace.choosing.baselines import Candidate
 from tfplace.grouping.copies import is_split
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.schedule import HeldIntervals, alive_at_peak, held_intervals
+from tfplace.simulation.simulated import Simulated
 from tfplace.simulation.simulator import Simulator
 from tfplace.units_text import bytes_text, share_text
 
@@ -22,11 +23,25 @@ from tfplace.units_text import bytes_text, share_text
 NUM_NAMED = 5
 
 
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    """What may be advised where nothing fits.
+
+    Attributes:
+      is_model: of a model, with a batch and flags; else of a file of arrays.
+      has_smaller_batch: whether its batch has more than one example.
+    """
+
+    is_model: bool = True
+    has_smaller_batch: bool = True
+
+
 def why_nothing_fits(
     candidates: Sequence[Candidate],
     problem: Problem,
     lacking_in_turn: Mapping[int, float] = {},
-    is_model: bool = True,
+    advice: Advice = Advice(),
+    planned: Simulated | None = None,
 ) -> str:
     """The message of a MemoryLimitError, about the candidate that lacks least.
 
@@ -35,8 +50,10 @@ def why_nothing_fits(
       problem: what they place.
       lacking_in_turn: {number of shards: bytes that they lack one after another, in order}, inf
         where there was no time to try; no others are advised then.
-      is_model: whether it is a model's, with a batch and flags; else a file's, of arrays.
+      advice: what may be advised.
+      planned: about the least that the nearest takes with a memory plan, where one was found.
     """
+    is_model = advice.is_model
     usable = problem.usable_bytes()
     candidate = nearest(candidates, problem)
     if candidate is None:
@@ -57,8 +74,18 @@ def why_nothing_fits(
             f"of {bytes_text(usable[worst])} usable; alive then: "
             f"{_alive_text(problem, candidate.device_of_op, worst)}"
         )
-        helps = _more_memory(problem, peaks, worst)
-        if is_model:
+        least = peaks
+        if planned is not None:
+            # What it was made for, so that it is found again; figures are told in three digits.
+            least = np.minimum(1.005 * planned.problem.usable_bytes(), peaks)
+            placed = planned.known_schedule().device_of_op
+            found += (
+                f"; with ops that run again or tensors that wait on the host it takes about "
+                f"{bytes_text(least[worst])}, alive then: "
+                f"{_alive_text(planned.problem, placed, worst)}"
+            )
+        helps = _more_memory(problem, least, worst)
+        if advice.has_smaller_batch and is_model:
             helps = [*_smaller_steps(problem, candidate.device_of_op, peaks, worst), *helps]
             helps = helps[bool(lacking_in_turn and helps[0].startswith("--shards")) :]
     tried = "".join(
@@ -158,6 +185,7 @@ def _more_memory(problem: Problem, peaks: FloatArray, worst: int) -> list[str]:
     group, held = problem.graph.colocation_group, problem.graph.op_persistent_bytes
     in_groups = np.bincount(group[group >= 0], held[group >= 0])
     largest = max(held[group < 0].max(initial=0), in_groups.max(initial=0.0))  # for the whole step
+    largest = max(largest, problem.graph.op_temp_bytes.max(initial=0))
     can_be_shared = largest <= usable[worst]
     return [
         *([f"at least {wanted} such devices"] if can_be_shared else []),

@@ -15,7 +15,7 @@ from tfplace.choosing.find_placement import (
     find_placement,
     without_idle_devices,
 )
-from tfplace.choosing.memory_limit import why_nothing_fits
+from tfplace.choosing.memory_limit import Advice, why_nothing_fits
 from tfplace.interruption import interruptible
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.progress import Progress
@@ -63,7 +63,9 @@ def solve(
     with interruptible() as interruption, interruption.held():
         searched = find_placement(ProblemAlone(problem, given), options, None, None, progress)
         if searched.best is None:
-            raise MemoryLimitError(why_nothing_fits(searched.everything, problem, is_model=False))
+            raise MemoryLimitError(
+                why_nothing_fits(searched.everything, problem, advice=Advice(is_model=False))
+            )
         searched = without_idle_devices(problem, searched)
         choice = choose(searched.everything, problem)
         placed = simulated(problem, choice.candidate.device_of_op)

@@ -204,8 +204,9 @@ def prepare(
     cluster = with_precision(find_cluster(options.cluster), options.precision)
     cluster = with_memory(cluster, options.device_memory)
     present = is_present(cluster)
-    is_searched = cluster.num_devices > 1
-    is_timed = present and trace and (is_searched or budget_seconds >= LEAST_SECONDS_ALONE)
+    has_time = cluster.num_devices > 1 or budget_seconds >= LEAST_SECONDS_ALONE
+    has_time |= earlier is not None and earlier.timed is not None  # what that says costs nothing
+    is_timed = present and trace and has_time
     places = places_of_shards(cluster, options.num_shards)
     to_split = None if earlier is None else earlier.to_split
     model = load_model(options, places, _nobody if is_timed else on_split, to_split, earlier)

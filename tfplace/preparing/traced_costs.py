@@ -133,7 +133,7 @@ def _notes(traced: Sequence[TracedNodes]) -> list[str]:
     disturbed = sum(nodes.num_disturbed for nodes in traced)
     load = max(nodes.background_share for nodes in traced)
     if any(nodes.is_by_unsplit for nodes in traced):
-        return ["ops of the split step are priced by what those of the unsplit one took"]
+        return ["ops of this step are priced by what those of the step as it came took"]
     notes = []
     if disturbed:
         notes.append(f"{disturbed} of {steps} traced steps were slower than the rest and left out")

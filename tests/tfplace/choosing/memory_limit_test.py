@@ -7,7 +7,7 @@ import numpy as np
 from graphs.problem import Problem
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.memory_limit import why_nothing_fits
+from tfplace.choosing.memory_limit import Advice, why_nothing_fits
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 KIB = 1024
@@ -90,5 +90,5 @@ def test_more_devices_are_no_help_to_one_op_that_fits_none() -> None:
         "use a smaller model (variables and constants alone take 9 KiB, which no batch size "
         "changes), or 9 KiB of memory on /device:GPU:0"
     )
-    of_arrays = why_nothing_fits(candidates, problem, is_model=False)
+    of_arrays = why_nothing_fits(candidates, problem, advice=Advice(is_model=False))
     assert of_arrays.endswith("minus memory_reserve (0); use 9 KiB of memory on /device:GPU:0")

@@ -123,7 +123,8 @@ WEIGHTS = (
 )
 """By which it is tried to choose what is dropped."""
 NEARLY_FREE = 1.01
-"""A plan that takes so much of the step without a limit is not worth another look."""
+LEAST_STEPS = 5
+"""So often the room between what a device has and what a step takes is halved."""
 HANDED_BACK_SECONDS = 5e-6
 """What an op on the host takes that hands a tensor on: it copies nothing."""
 MOST_TRIES, NEAR = 6, 0.995
@@ -152,13 +153,18 @@ class Planned:
 
 
 def fitted(
-    problem: Problem, device_of_op: IntArray, may: MayChange, until: float = math.inf
+    problem: Problem,
+    device_of_op: IntArray,
+    may: MayChange,
+    until: float = math.inf,
+    enough: float = NEARLY_FREE,
 ) -> Planned | None:
     """The fastest plan that was found with which a placement fits; None where none was.
 
     Args:
       device_of_op: i4[N].
       until: on time.monotonic; then nothing more is tried.
+      enough: a plan that takes so many times as long as no plan is not worth another look.
     """
     schedules = [simulated(problem, device_of_op).known_schedule()]
     if _edges_can_say(problem):
@@ -183,7 +189,7 @@ def fitted(
             if planned.simulated.is_feasible:
                 if best is None or planned.step_seconds < best.step_seconds:
                     best = planned
-                if best.step_seconds <= NEARLY_FREE * schedule.makespan:
+                if best.step_seconds <= enough * schedule.makespan:
                     return best
                 if planned.step_seconds >= fastest:
                     break
@@ -193,6 +199,28 @@ def fitted(
             less = np.minimum(limits, usable) * usable / peaks * NEAR
             limits = np.where(peaks > usable, less, limits)
     return best
+
+
+def least_fitted(
+    problem: Problem, device_of_op: IntArray, may: MayChange, until: float
+) -> Planned | None:
+    """About the plan that holds least, of a placement i4[N] that doesn't fit; None: none is found.
+
+    Args:
+      until: on time.monotonic; then nothing more is tried.
+    """
+    peaks = np.array(simulated(problem, device_of_op).outcome.peak_bytes, dtype=np.float64)
+    lacking = np.maximum(peaks - problem.usable_bytes(), 0.0) / (1.0 - problem.memory_reserve)
+    least: Planned | None = None
+    low, high = 0.0, 1.0
+    for _ in range(LEAST_STEPS):
+        share = (low + high) / 2.0
+        memory = problem.device_memory_bytes + np.ceil(share * lacking).astype(np.int64)
+        roomier = dataclasses.replace(problem, device_memory_bytes=memory)
+        planned = fitted(roomier, device_of_op, may, until, enough=math.inf)
+        low, high = (share, high) if planned is None else (low, share)
+        least = planned or least
+    return least
 
 
 def _edges_can_say(problem: Problem) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from graphs.building.op_outputs import op_definition, output_dtype
 from graphs.by_key import by_key
+from graphs.errors import MemoryLimitError
 from graphs.names import data_inputs, parse_input
 from graphs.op_graph import BoolArray, IntArray, LongArray
 from graphs.op_types import ALIASES, PYTHON, REACHES_OUT
@@ -20,11 +21,11 @@ from rewrite.memory.sums_in_turn import IN_TURN, added_in_turn
 from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.memory.fit import NEAR, Planned, fitted
+from tfplace.choosing.memory.fit import NEAR, Planned, fitted, least_fitted
 from tfplace.choosing.memory.large_sums import large_sums
 from tfplace.choosing.memory.predicted_peaks import predicted_peaks
 from tfplace.choosing.memory.rematerialize import CopyPlan, MayChange, host_of
-from tfplace.choosing.memory_limit import at_most
+from tfplace.choosing.memory_limit import Advice, at_most, nearest, why_nothing_fits
 from tfplace.choosing.outcomes import Found
 from tfplace.choosing.scheduling.anchors import anchors_of
 from tfplace.choosing.scheduling.model_order import (
@@ -151,10 +152,8 @@ device's memory an allocator may have given out in chunks for it to have found r
 def within_memory(found: Found, options: OptimizeOptions, progress: Progress) -> Found | None:
     """The same step with a memory plan; None where that is no help, or nobody wants it."""
     prepared, searched = found.prepared, found.searched
-    if options.problem.memory_plan == "none" or prepared.unplanned is not None:
+    if not _may_be_planned(prepared, options):
         return None
-    if prepared.source.origins is not None and prepared.source.saved_model_dir:
-        return None  # its step is in no model that is written
     best = math.inf if searched.best is None else searched.best.step_seconds
     promising = [
         (seconds, number, each)
@@ -168,9 +167,9 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
     if not promising:
         return _in_its_order(found, options)
     progress.say("looking for what a device may compute again instead of keeping it")
-    nearest = [each for _, _, each in sorted(promising)[:MOST]]
+    fastest = [each for _, _, each in sorted(promising)[:MOST]]
     with progress.working():
-        on_host = [_with_variables_on_host(prepared.problem, each) for each in nearest]
+        on_host = [_with_variables_on_host(prepared.problem, each) for each in fastest]
         known = {each.key for each in searched.everything}
         on_host = [each for each in on_host if each.key not in known]
         able = [each for each in on_host if each.step_seconds < WORTH * best]
@@ -179,12 +178,12 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
             quickest = min(able, key=lambda each: each.step_seconds)
             best, candidates = quickest.step_seconds, [*searched.candidates, quickest]
             plain = Found(prepared, dataclasses.replace(searched, candidates=candidates))
-        nearest += [each for each in on_host if math.isinf(each.step_seconds)]
+        fastest += [each for each in on_host if math.isinf(each.step_seconds)]
         until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
         base = with_sums_in_turn(prepared, options.problem)
         if base is not None:
             base = at_most(base, options.max_devices)
-            tried = [_found(found, base, each, in_order=False) for each in nearest]
+            tried = [_found(found, base, each, in_order=False) for each in fastest]
             tried = [each for each in tried if _placed(each).step_seconds < WORTH * best]
             in_turn = [each for each in tried if _finds_room(each, options)]
             if in_turn:
@@ -192,9 +191,9 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
         base = base or prepared
         source, may = source_ops(base, prepared).op, may_change(base)
         plans: list[tuple[float, int, Planned, Candidate]] = []
-        for number, each in enumerate(nearest):
+        for number, each in enumerate(fastest):
             now = time.monotonic()  # what is left is for all that are left
-            until_next = now + (until - now) / (len(nearest) - number)
+            until_next = now + (until - now) / (len(fastest) - number)
             plan = fitted(base.problem, each.device_of_op[source], may, until_next)
             if plan is not None and plan.step_seconds < WORTH * best:
                 plans.append((plan.step_seconds, number, plan, each))
@@ -202,6 +201,36 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
             return plain
         _, _, plan, candidate = min(plans)
         return _that_finds_room(plain or found, options, base, plan, candidate, may) or plain
+
+
+def nothing_fits(
+    found: Found, options: OptimizeOptions, lacking_in_turn: Mapping[int, float] = {}
+) -> MemoryLimitError:
+    """The error of a step that fits no device, with the least that it needs with a memory plan.
+
+    Args:
+      lacking_in_turn: {number of shards: bytes that they lack one after another, in order}.
+    """
+    prepared, searched = found.prepared, found.searched
+    known = nearest(searched.everything, prepared.problem)
+    planned = None
+    if known and _may_be_planned(prepared, options) and not searched.result.interrupted:
+        until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
+        base = with_sums_in_turn(prepared, options.problem) or prepared
+        placed = known.device_of_op[source_ops(base, prepared).op]
+        planned = least_fitted(base.problem, placed, may_change(base), until)
+    smaller = any(spec.shape and spec.shape[0] != 1 for spec in prepared.flat.feeds)
+    advice = Advice(is_model=True, has_smaller_batch=smaller)
+    plan = None if planned is None else planned.simulated
+    text = why_nothing_fits(searched.everything, prepared.problem, lacking_in_turn, advice, plan)
+    return MemoryLimitError(text)
+
+
+def _may_be_planned(prepared: PreparedModel, options: OptimizeOptions) -> bool:
+    """Whether a plan is wanted, and the step is in the model that is written."""
+    is_wanted = options.problem.memory_plan != "none" and prepared.unplanned is None
+    is_own = prepared.source.origins is None or not prepared.source.saved_model_dir
+    return is_wanted and is_own
 
 
 def _with_variables_on_host(problem: Problem, known: Candidate) -> Candidate:

@@ -4,13 +4,15 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from graphs.errors import MemoryLimitError
 from graphs.problem import Problem
 from tfplace.choosing.baselines import GIVEN, Candidate
 from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.memory_limit import counts_in_turn, lacking_bytes, nearest, why_nothing_fits
+from tfplace.choosing.memory.within_memory import nothing_fits
+from tfplace.choosing.memory_limit import counts_in_turn, lacking_bytes, nearest
+from tfplace.choosing.outcomes import Found
 from tfplace.choosing.scheduling.model_order import EDGES, ModelOrder, with_order
 from tfplace.choosing.shards.shard_counts import ShardsFound
+from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 
 WITHIN, MOST = 1.4, 3
@@ -84,7 +86,9 @@ def found_in_order(found: ShardsFound, seconds: float = math.inf) -> ShardsFound
     return dataclasses.replace(found, prepared=prepared, searched=searched)
 
 
-def require_one_that_fits(tried: Sequence[ShardsFound], too_long: Sequence[int]) -> None:
+def require_one_that_fits(
+    tried: Sequence[ShardsFound], too_long: Sequence[int], options: OptimizeOptions
+) -> None:
     """Raises MemoryLimitError where shards were tried in order, and nothing fits.
 
     Args:
@@ -101,5 +105,4 @@ def require_one_that_fits(tried: Sequence[ShardsFound], too_long: Sequence[int])
             lacking[each.shards] = lacking_bytes(candidate, problem)
     unsplit = tried[0]
     lacking |= dict.fromkeys(too_long, math.inf)
-    message = why_nothing_fits(unsplit.searched.everything, unsplit.prepared.problem, lacking)
-    raise MemoryLimitError(message)
+    raise nothing_fits(Found(unsplit.prepared, unsplit.searched), options, lacking)

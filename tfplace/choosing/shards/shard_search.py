@@ -364,7 +364,7 @@ class ShardSearch:
             if shards in numbers.found:
                 numbers.found[shards] = found_in_order(numbers.found[shards])
         if planned is None:
-            require_one_that_fits(list(numbers.found.values()), too_long)
+            require_one_that_fits([*numbers.found.values()], too_long, self._options)
 
     def _try(self, shards: int, seconds: float) -> None:
         self._read(shards, seconds)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -225,7 +226,14 @@ def test_what_no_plan_makes_fit_ends_with_the_figures(deep, tmp_path, capsys):
     flags = [ON_ONE, "--shards=1", f"--device_memory={64 * KIB}B"]
     status, _ = optimized(deep, tmp_path / "out", *flags)
     assert status == 3
-    assert "usable" in capsys.readouterr().err
+    message = " ".join(capsys.readouterr().err.split())
+    assert "usable" in message
+    assert "wait on the host it takes about" in message
+    number, unit = re.search(r"or ([\d.]+) (\w+) of memory on /device:GPU:0$", message).groups()
+    flags[-1] = f"--device_memory=/device:GPU:0={number}{unit}"  # as advised
+    status, report = optimized(deep, tmp_path / "out", *flags)
+    assert status == 0
+    assert report["memory_plan"]["ops_run_again"] > 0
 
 
 def test_a_split_step_has_a_plan_too(deep, peak, tmp_path):
