@@ -310,7 +310,10 @@ def _runs(planned: Found) -> bool:
     graphs = {NAME: prepared.placed_run_graph(placed.device_of_op)}
     peaks = measure_peaks(graphs, prepared.training_run(), prepared.cluster, StepLimits())[NAME]
     if isinstance(peaks, Infeasible):
-        return peaks.reason != "memory"
+        return peaks.reason not in (
+            "memory",
+            "crash",
+        )  # some kernels crash where they get no memory
     memory = {device.name: device.memory_bytes for device in prepared.cluster.devices}
     return all(peak.counted <= SPARED * memory.get(name, math.inf) for name, peak in peaks.items())
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import tfplace
 from graphs.loading.sniff import sniff
+from graphs.problem import Infeasible
 from rewrite.memory.recompute import KEPT, has_plan
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
@@ -203,6 +204,24 @@ def test_a_plan_that_finds_no_room_on_its_device_is_made_again_with_less(
     assert len(tried) == len(finds_room)
     assert tried == sorted(tried, reverse=True)
     assert tried[-1] < 0.95 * tried[0] or len(tried) == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_taken"), [("memory", False), ("crash", False), ("timeout", True)]
+)
+def test_a_plan_whose_run_fails_for_want_of_memory_has_found_no_room(
+    deep, monkeypatch, reason, is_taken
+):
+    prepared = prepare(ProblemOptions(model=deep, cluster="workers:1"), trace=False)
+    outcome = simulated(prepared.problem, prepared.given).outcome
+    planned = Candidate(within_memory.NAME, prepared.given, outcome)
+    searched = Searched([planned], [planned], SimpleNamespace(interrupted=False), [])
+    monkeypatch.setattr(
+        within_memory,
+        "measure_peaks",
+        lambda graphs, *rest: dict.fromkeys(graphs, Infeasible(reason, "it ended")),
+    )
+    assert within_memory._runs(Found(prepared, searched)) is is_taken
 
 
 def test_placed_again_it_has_no_plan_where_it_needs_none(fitted, tmp_path):
