@@ -144,6 +144,8 @@ WORTH = 0.95
 MOST, MOST_TIMES = 3, 4
 """So many placements are made to fit, those whose steps would be fastest without a limit; and so
 often a plan is made for the best of them."""
+NO_ROOM = "memory", "crash"
+"""Reasons of a run that failed for want of memory: some kernels crash where they get none."""
 LOST, SPARED = 0.93, 0.96
 """What a plan that finds no room on its device may use of that, the next time; and how much of a
 device's memory an allocator may have given out in chunks for it to have found room."""
