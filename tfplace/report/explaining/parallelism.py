@@ -49,6 +49,7 @@ class Parallelism:
       stages: of a pipeline, in the order of the layers: devices; of groups, those of the first.
       devices: that shards use, by number; in a whole step, that ops do.
       variable_bytes: f8[D] of variables.
+      has_pieces: whether weights are cut, so that shards are no parts of the batch.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Parallelism:
     stages: tuple[int, ...]
     devices: tuple[int, ...]
     variable_bytes: FloatArray
+    has_pieces: bool = False
 
     @property
     def num_shards(self) -> int:
@@ -88,9 +90,10 @@ def parallelism_of(problem: Problem, device_of_op: IntArray) -> Parallelism:
         stages=(),
         devices=tuple(devices.tolist()),
         variable_bytes=held,
+        has_pieces=_has_pieces(problem, by_op),
     )
     if len(devices) < 2:
-        in_turn = known.num_shards and not _has_pieces(problem, by_op)
+        in_turn = known.num_shards and not known.has_pieces
         kind = ACCUMULATION if in_turn else ONE_DEVICE
         return dataclasses.replace(known, kind=kind, true_share=float(share.max(initial=0.0)))
     if not known.num_shards:
@@ -126,7 +129,7 @@ def _as_groups(known: Parallelism, problem: Problem, by_op: "Work") -> Paralleli
     sizes = {len(devices) for _, devices in known.groups}
     if len(sizes) > 1:
         return known
-    if _has_pieces(problem, by_op):
+    if known.has_pieces:
         return dataclasses.replace(known, kind=TENSOR_PARALLEL, true_share=share)
     if sizes == {1}:
         return dataclasses.replace(known, kind=DATA_PARALLEL, true_share=share)
@@ -255,6 +258,7 @@ def parallelism_text(found: Parallelism, problem: Problem) -> str:
     """What kind it is; empty for a whole step on one device, of which there is nothing to say."""
     names = short_names(problem.device_names)
     text = _kind(found, problem, names)
+    text = text.replace("shard", "piece") if found.has_pieces else text
     whole = found.work[-1]
     is_told = whole.sum() / (found.work.sum() or 1.0) >= NAMED and len(found.devices) == 1
     if text and found.num_shards and is_told and whole[found.devices[0]] < PURE * whole.sum():
@@ -309,7 +313,7 @@ def _kind(found: Parallelism, problem: Problem, names: Sequence[str]) -> str:
         over = _devices([device for _, mine in found.groups for device in mine], problem)
         own = doubt and f"{doubt}on the shard's own device"
         if found.kind == TENSOR_PARALLEL:
-            where, own = "on each", own.replace("shard", "piece")
+            where = "on each"
             if len(found.groups[0][1]) > 1:
                 where = f"in each group: {_lists(found, names)}"
                 own = own.replace("own device", "own group")

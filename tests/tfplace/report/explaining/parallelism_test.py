@@ -109,6 +109,8 @@ def test_pieces_of_weights_are_no_parts_of_a_batch():
         "tensor parallel over 4 GPUs, a piece of each weight that is cut in each group: "
         "GPU:0 + GPU:1; GPU:2 + GPU:3",
     )
+    mixed = told(lambda layer, shard: 1 + ((shard or 0) + layer) % 4, pieces)
+    assert mixed[0] == kinds.MIXED and "shard" not in mixed[1] and "its op's pieces" in mixed[1]
 
 
 def test_stages():
