@@ -123,6 +123,7 @@ WEIGHTS = (
 )
 """By which it is tried to choose what is dropped."""
 NEARLY_FREE = 1.01
+PATIENCE = 3.0
 LEAST_STEPS = 5
 """So often the room between what a device has and what a step takes is halved."""
 HANDED_BACK_SECONDS = 5e-6
@@ -163,7 +164,8 @@ def fitted(
 
     Args:
       device_of_op: i4[N].
-      until: on time.monotonic; then nothing more is tried.
+      until: on time.monotonic; then nothing more is tried. Until a plan is found, PATIENCE times
+        as long.
       enough: a plan that takes so many times as long as no plan is not worth another look.
     """
     schedules = [simulated(problem, device_of_op).known_schedule()]
@@ -171,6 +173,7 @@ def fitted(
         ranked = dataclasses.replace(problem, start_rank=by_memory(problem, schedules[0]))
         schedules.insert(0, simulated(ranked, device_of_op).known_schedule())
     best: Planned | None = None
+    until_one = until + (PATIENCE - 1.0) * max(until - time.monotonic(), 0.0)
     usable = problem.usable_bytes()
     over = np.flatnonzero(np.array(schedules[0].peak_bytes) > usable).tolist()
     sends = may.send is not None and any(host_of(problem, device) >= 0 for device in over)
@@ -179,7 +182,7 @@ def fitted(
         limits = np.where(np.array(schedule.peak_bytes) > usable, usable, np.inf)
         foreseen, fastest = CopyPlan(), math.inf
         for _ in range(MOST_TRIES):
-            if time.monotonic() >= until:
+            if time.monotonic() >= (until_one if best is None else until):
                 return best
             try:
                 planned = _planned(problem, schedule, may, weights, limits, foreseen)

@@ -1,6 +1,7 @@
 """A step that doesn't fit, or would be slower for a limit of memory, is made to fit."""
 
 import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Mapping
@@ -144,6 +145,8 @@ WORTH = 0.95
 MOST, MOST_TIMES = 3, 4
 """So many placements are made to fit, those whose steps would be fastest without a limit; and so
 often a plan is made for the best of them."""
+LESS = 0.98
+"""Where sums in turn lower no peak to this share, plans without them are made, too."""
 NO_ROOM = "memory", "crash"
 """Reasons of a run that failed for want of memory: some kernels crash where they get none."""
 LOST, SPARED = 0.93, 0.96
@@ -183,26 +186,29 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
         fastest += [each for each in on_host if math.isinf(each.step_seconds)]
         until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
         base = with_sums_in_turn(prepared, options.problem)
+        bases = [prepared]
         if base is not None:
             base = at_most(base, options.max_devices)
             tried = [_found(found, base, each, in_order=False) for each in fastest]
-            tried = [each for each in tried if _placed(each).step_seconds < WORTH * best]
-            in_turn = [each for each in tried if _finds_room(each, options)]
+            worth = [each for each in tried if _placed(each).step_seconds < WORTH * best]
+            in_turn = [each for each in worth if _finds_room(each, options)]
             if in_turn:
                 return min(in_turn, key=lambda each: _placed(each).step_seconds)
-        base = base or prepared
-        source, may = source_ops(base, prepared).op, may_change(base)
-        plans: list[tuple[float, int, Planned, Candidate]] = []
-        for number, each in enumerate(fastest):
+            helps = any(_holds_less(*each) for each in zip(tried, fastest, strict=True))
+            bases = [base] if helps else [prepared, base]
+        plans: list[tuple[float, int, Planned, Candidate, PreparedModel]] = []
+        pairs = [(step, may_change(step)) for step in bases]
+        for number, ((step, may), each) in enumerate(itertools.product(pairs, fastest)):
             now = time.monotonic()  # what is left is for all that are left
-            until_next = now + (until - now) / (len(fastest) - number)
-            plan = fitted(base.problem, each.device_of_op[source], may, until_next)
+            until_next = now + (until - now) / (len(bases) * len(fastest) - number)
+            placed = each.device_of_op[source_ops(step, prepared).op]
+            plan = fitted(step.problem, placed, may, until_next)
             if plan is not None and plan.step_seconds < WORTH * best:
-                plans.append((plan.step_seconds, number, plan, each))
+                plans.append((plan.step_seconds, number, plan, each, step))
         if not plans:
             return plain
-        _, _, plan, candidate = min(plans)
-        return _that_finds_room(plain or found, options, base, plan, candidate, may) or plain
+        _, _, plan, candidate, step = min(plans)
+        return _that_finds_room(plain or found, options, step, plan, candidate) or plain
 
 
 def nothing_fits(
@@ -259,12 +265,7 @@ def with_sums_in_turn(prepared: PreparedModel, options: ProblemOptions) -> Prepa
 
 
 def _that_finds_room(
-    found: Found,
-    options: OptimizeOptions,
-    base: PreparedModel,
-    plan: Planned,
-    candidate: Candidate,
-    may: MayChange,
+    found: Found, options: OptimizeOptions, base: PreparedModel, plan: Planned, candidate: Candidate
 ) -> Found | None:
     """The step with a plan that fits as it is written, and runs; None where none of a few does.
 
@@ -273,6 +274,7 @@ def _that_finds_room(
     """
     best = math.inf if found.searched.best is None else found.searched.best.step_seconds
     problem, placed = base.problem, candidate.device_of_op[source_ops(base, found.prepared).op]
+    may = may_change(base)
     for _ in range(MOST_TIMES):
         planned = _found(found, _prepared_with(base, plan, options), candidate)
         outcome, share = _placed(planned).outcome, np.ones(problem.num_devices)
@@ -318,6 +320,12 @@ def _runs(planned: Found) -> bool:
         )  # some kernels crash where they get no memory
     memory = {device.name: device.memory_bytes for device in prepared.cluster.devices}
     return all(peak.counted <= SPARED * memory.get(name, math.inf) for name, peak in peaks.items())
+
+
+def _holds_less(planned: Found, before: Candidate) -> bool:
+    """Whether sums in turn lower the peak of a placement."""
+    lowest = np.array(_placed(planned).outcome.peak_bytes)
+    return bool(np.any(lowest < LESS * np.array(before.outcome.peak_bytes)))
 
 
 def _placed(planned: Found) -> Candidate:
