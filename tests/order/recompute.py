@@ -6,6 +6,7 @@ The worker is a process of its own whose TensorFlow allocator gives out no more 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from typing import Any
 
 import keras
 
+from graphs.errors import MemoryLimitError
 from tests.order.keras_step import CHAINS, GRAPPLER, PLAIN
 from tests.order.memory import MIB
 from tests.order.running import asked, tfplace
@@ -140,15 +142,22 @@ def _rows(name: str, path: str, batch: int, folder: Path) -> list[list[Any]]:
         _row(name, "as it came", limit, _measured(path, batch, limited), seconds),
     ]
     output = folder / f"{name}_placed"
-    asked(
+    done = tfplace(
         "optimize", path, f"--cluster={limited}", f"--batch_size={batch}", "--shards=1",
         "--verify=structure", f"--output_dir={output}",
     )  # fmt: skip
-    rows.append(_row(name, "tfplace", limit, _measured(str(output), batch, limited), seconds))
-    ratios = [rows[-1][-2]]
-    for _ in range(PAIRS - 1):
-        ratios.append(_seconds(str(output), batch, limited) / _seconds(path, batch, whole))
-    rows[-1][-2] = sorted(ratios)[len(ratios) // 2]
+    if done.returncode == MemoryLimitError.exit_status:
+        least = re.search(r"it takes about [^,;]*", done.stderr)
+        says = f"status 3: {least.group() if least else 'no plan was found'}"
+        rows.append([name, "tfplace", limit / MIB, None, None, None, None, None, says])
+    elif done.returncode:
+        raise RuntimeError(done.stderr)
+    else:
+        rows.append(_row(name, "tfplace", limit, _measured(str(output), batch, limited), seconds))
+        ratios = [rows[-1][-2]]
+        for _ in range(PAIRS - 1):
+            ratios.append(_seconds(str(output), batch, limited) / _seconds(path, batch, whole))
+        rows[-1][-2] = sorted(ratios)[len(ratios) // 2]
     plain = _rival(path, batch, PLAIN, 0)["median_seconds"]
     for way, label in WAYS.items():
         for most in (0, limit):
@@ -179,7 +188,10 @@ def _measured(model: str, batch: int, cluster: str, *words: str) -> dict[str, An
 
 
 def _seconds(model: str, batch: int, cluster: str) -> float:
-    return float(_measured(model, batch, cluster, "--nomemory")["given"]["median_seconds"])
+    given = _measured(model, batch, cluster, "--nomemory")["given"]
+    if isinstance(given, str):
+        raise RuntimeError(f"measuring {model}: {given}")
+    return float(given["median_seconds"])
 
 
 def _row(

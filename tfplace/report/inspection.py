@@ -16,7 +16,9 @@ from graphs.op_graph import IntArray
 from graphs.problem import Measurement, Problem
 from graphs.protos import JsonObject
 from rewrite.memory.sums_in_turn import added_in_turn
+from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.placers.one_shot import single_devices
+from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.memory.fit import fitted
 from tfplace.choosing.memory.rematerialize import CopyPlan
 from tfplace.choosing.memory.within_memory import (
@@ -24,6 +26,7 @@ from tfplace.choosing.memory.within_memory import (
     source_ops,
     unlimited_seconds,
     with_sums_in_turn,
+    with_variables_on_host,
 )
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
@@ -58,7 +61,8 @@ class Fit:
     device: str  # the fastest of those that can; of none, the one that lacks least
     peak_bytes: int  # the most that it would hold at a time
     usable_bytes: int  # its memory without the reserve
-    runs_again: int = 0  # how many ops would run again, so that it can (docs/memory.md)
+    variables_on_host: bool = False  # whether they, and what updates them, would, so that it can
+    runs_again: int = 0  # how many ops would run again for that (docs/memory.md)
     on_host: int = 0  # how many tensors would wait on the host for that
     sums_in_turn: int = 0  # of how many sums the terms would be added one by one
     more_time: float = 0.0  # the share by which a step takes longer for that
@@ -165,32 +169,40 @@ def fit_of(prepared: PreparedModel) -> Fit:
 def planned_fit(prepared: PreparedModel, options: ProblemOptions) -> Fit | None:
     """How one device holds a step that doesn't fit as it came; None where no plan was found."""
     fit, placement = _on_one_device(prepared)
-    without = unlimited_seconds(prepared.problem, placement)
-    until = time.monotonic() + PLAN_SECONDS
+    problem, until = prepared.problem, time.monotonic() + PLAN_SECONDS
+    without, device = unlimited_seconds(problem, placement), problem.device_names.index(fit.device)
     base = with_sums_in_turn(prepared, options) or prepared
-    placement = placement[source_ops(base, prepared).op]
-    step, plan = simulated(base.problem, placement), CopyPlan()
-    if not step.is_feasible:
-        planned = fitted(base.problem, placement, may_change(base), until)
-        if planned is None:
-            return None
-        step, plan = planned.simulated, planned.plan
-    device = prepared.problem.device_names.index(fit.device)
-    return dataclasses.replace(
-        fit,
-        fits=True,
-        peak_bytes=int(step.outcome.peak_bytes[device]),
-        runs_again=sum(each.tensor < 0 for each in plan.copies),
-        on_host=len({each.tensor for each in plan.copies} - {-1}),
-        sums_in_turn=len(added_in_turn(base.source.graph_def)),
-        more_time=max(step.outcome.step_seconds / without - 1.0, 0.0),
-    )
+    source, may = source_ops(base, prepared).op, may_change(base)
+    known = Candidate("on one device", placement, simulated(problem, placement).outcome)
+    placements = {each.key: each for each in (known, with_variables_on_host(problem, known))}
+    found: list[tuple[float, int, Fit]] = []
+    for each in placements.values():
+        step, plan = simulated(base.problem, each.device_of_op[source]), CopyPlan()
+        if not step.is_feasible:
+            until_next = (time.monotonic() + until) / 2.0
+            planned = fitted(base.problem, step.device_of_op, may, until_next)
+            if planned is None:
+                continue
+            step, plan = planned.simulated, planned.plan
+        peak = int(step.outcome.peak_bytes[device])
+        how = dataclasses.replace(
+            fit,
+            fits=True,
+            peak_bytes=peak,
+            variables_on_host=each is not known,
+            runs_again=sum(copy.tensor < 0 for copy in plan.copies),
+            on_host=len({copy.tensor for copy in plan.copies} - {-1}),
+            sums_in_turn=len(added_in_turn(base.source.graph_def)),
+            more_time=max(step.outcome.step_seconds / without - 1.0, 0.0),
+        )
+        found.append((step.outcome.step_seconds, len(found), how))
+    return min(found)[2] if found else None
 
 
 def _on_one_device(prepared: PreparedModel) -> tuple[Fit, IntArray]:
     """What `Fit` says, and the placement i4[N] that it says it of."""
     problem, usable = prepared.problem, prepared.problem.usable_bytes()
-    found = []
+    working, found = working_devices(problem), []  # beside GPUs a host's CPU is no answer
     for placement in single_devices(problem):
         device = int(np.bincount(placement).argmax())  # others hold what has no kernel there
         step = simulated(problem, placement)
@@ -200,7 +212,7 @@ def _on_one_device(prepared: PreparedModel) -> tuple[Fit, IntArray]:
         worst = device if fits else int(over.argmax())
         order = step.outcome.step_seconds if fits else float(over.max())
         fit = Fit(fits, problem.device_names[worst], int(peaks[worst]), int(usable[worst]))
-        found.append(((not fits, order), (fit, placement)))
+        found.append(((device not in working, not fits, order), (fit, placement)))
     return min(found, key=lambda each: each[0])[1]
 
 
@@ -376,9 +388,12 @@ def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
 
 def _fit_text(fit: Fit, answer: str) -> str:
     text = f"{answer}, peak {bytes_text(fit.peak_bytes)} of {bytes_text(fit.usable_bytes)} of "
-    if not fit.runs_again + fit.on_host + fit.sums_in_turn:
+    if not fit.variables_on_host + fit.runs_again + fit.on_host + fit.sums_in_turn:
         return text + fit.device
     again = plan_words(fit.runs_again, fit.on_host, fit.sums_in_turn)
+    if fit.variables_on_host:
+        plan = f", {again}" if fit.runs_again + fit.on_host + fit.sums_in_turn else ""
+        again = f"variables and what updates them lie on the host{plan}"
     return f"{text}{fit.device}: {again}, {share_text(fit.more_time)} more time"
 
 

@@ -115,6 +115,27 @@ def test_a_larger_batch_fits_where_ops_run_again(tmp_path):
     assert f"{fit.runs_again} ops run again" in written.getvalue()
 
 
+def test_variables_go_to_the_host_where_a_gpu_has_no_room_for_them(tmp_path):
+    """4 MB of weights with two momenta, and activations of 40 KB."""
+    with tf.Graph().as_default() as graph:
+        x = tf.constant(np.ones((10, 1000), np.float32))
+        w = tf.compat.v1.get_variable("w", [1000, 1000], use_resource=True)
+        loss = tf.reduce_sum(tf.tanh(tf.matmul(x, w)), name="loss")
+        tf.compat.v1.train.AdamOptimizer().minimize(loss, name="train_op")
+    path = tmp_path / "model.pb"
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    options = ProblemOptions(
+        str(path), cluster="k80x2", device_memory=["/device:GPU:0=11MB", "/device:GPU:1=11MB"]
+    )
+    found = inspect_model(options)
+    assert not found.fits.fits
+    assert found.planned.variables_on_host
+    assert found.planned.peak_bytes < 11_000_000
+    written = io.StringIO()
+    print_inspection(found, Console(file=written, width=300))
+    assert "variables and what updates them lie on the host" in written.getvalue()
+
+
 @pytest.mark.parametrize(("megabytes", "is_open"), [(1, True), (4, True), (4, False)])
 def test_the_largest_batch_is_the_last_that_fits(tmp_path, megabytes, is_open):
     """A step holds two tensors [batch, 1000] of 4 KB a row, and 1 MB of weights."""

@@ -174,7 +174,7 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
     progress.say("looking for what a device may compute again instead of keeping it")
     fastest = [each for _, _, each in sorted(promising)[:MOST]]
     with progress.working():
-        on_host = [_with_variables_on_host(prepared.problem, each) for each in fastest]
+        on_host = [with_variables_on_host(prepared.problem, each) for each in fastest]
         known = {each.key for each in searched.everything}
         on_host = [each for each in on_host if each.key not in known]
         able = [each for each in on_host if each.step_seconds < WORTH * best]
@@ -241,7 +241,7 @@ def _may_be_planned(prepared: PreparedModel, options: OptimizeOptions) -> bool:
     return is_wanted and is_own
 
 
-def _with_variables_on_host(problem: Problem, known: Candidate) -> Candidate:
+def with_variables_on_host(problem: Problem, known: Candidate) -> Candidate:
     """A placement with the variables of GPUs, and what updates them, on the GPUs' hosts.
 
     A step reads each variable once: what a link takes for that is often less than making again what
