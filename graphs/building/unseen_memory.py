@@ -1,10 +1,11 @@
 """Memory that the sizes of outputs do not say: what lists hold, what kernels allocate and copy.
 
 Lists of tensors: a handle's size does not say what they hold; loops fill and hand them on. The
-sizes of kernels are those of TensorFlow's own for one thread, as a worker has it, without oneDNN.
+sizes of kernels are those of TensorFlow's own for one thread, as a worker has it.
 """
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -175,8 +176,21 @@ _SPARSE_ACCESS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply")
 _DENSE_UPDATE = ("ResourceApply", "AssignAddVariableOp", "AssignSubVariableOp")
 
 
+def _has_onednn() -> bool:
+    from tensorflow.python.util import _pywrap_util_port
+
+    # A worker asks the environment when it starts; this process has asked long ago.
+    is_off = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "") in ("0", "false")
+    return not is_off and bool(_pywrap_util_port.IsMklEnabled())
+
+
 def workspace_bytes(node: NodeDef, properties: TensorProperties) -> int:
-    """What a node's kernel takes while it runs; 0 where a size that it needs is not known."""
+    """What a node's kernel takes while it runs; 0 where a size that it needs is not known.
+
+    Where TensorFlow runs oneDNN's kernels, which it does on newer processors, they take none.
+    """
+    if _has_onednn():
+        return 0
     if node.op == "Conv2DBackpropFilter":  # Conv3D's takes none
         return _patches(properties.shape_of[node.name][0], node, properties, every_shard=True)
     if node.op in ("Conv2DBackpropInput", "Conv3DBackpropInputV2"):

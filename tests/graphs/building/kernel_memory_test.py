@@ -15,6 +15,11 @@ from graphs.source_model import TensorSpec
 v1 = tf.compat.v1
 
 
+@pytest.fixture(autouse=True)
+def _without_onednn(monkeypatch):
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+
+
 def _graph(make, shape):
     """The op graph of a step that is fed x and waits for what `make` returns."""
     with tf.Graph().as_default() as graph:

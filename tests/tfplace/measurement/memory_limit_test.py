@@ -72,13 +72,12 @@ def test_what_is_predicted_not_to_fit_really_does_not(prepared: PreparedModel) -
         assert 32 * MIB <= (apart[device].measured_bytes or 0) < 40 * MIB
 
 
+@pytest.mark.parametrize("has_onednn", ["0", "1"])  # where a CPU has it
 def test_a_peak_is_predicted_as_ops_ask_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_onednn: str
 ) -> None:
     """Workspaces of convolutions, copies of a table that is read by rows, and chunks."""
-    monkeypatch.setenv(
-        "TF_ENABLE_ONEDNN_OPTS", "0"
-    )  # its workspaces are others, where a CPU has it
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", has_onednn)
     _write(tmp_path / "model.pb", _convolutions)
     assert 0.95 < _share_of_measured(tmp_path / "model.pb") < 1.05
 
