@@ -199,8 +199,8 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
         plans: list[tuple[float, int, Planned, Candidate, PreparedModel]] = []
         pairs = [(step, may_change(step)) for step in bases]
         for number, ((step, may), each) in enumerate(itertools.product(pairs, fastest)):
-            now = time.monotonic()  # what is left is for all that are left
-            until_next = now + (until - now) / (len(bases) * len(fastest) - number)
+            now = time.monotonic()  # the fastest without a limit gets most of what is left
+            until_next = now + (until - now) / min(len(bases) * len(fastest) - number, 2)
             placed = each.device_of_op[source_ops(step, prepared).op]
             plan = fitted(step.problem, placed, may, until_next)
             if plan is not None and plan.step_seconds < WORTH * best:
