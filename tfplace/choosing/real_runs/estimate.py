@@ -65,7 +65,10 @@ def _fitted(
     fit = _Fit(model, placements, log_seconds, np.hypot(noise, LEAST_MISS))
     found = [fit.best_from(start) for start in (model.as_taken, model.with_slower_links(SLOWER))]
     theta, residual = min(found, key=lambda each: fit.loss(*each))
-    missed = _missed(residual, len(theta))
+    # The share by which predictions miss half of the steps; few steps can't show all of it.
+    freedom = len(residual) / max(len(residual) - len(theta), 1)
+    spread = _SD_OF_MAD * float(np.median(np.abs(residual))) * np.sqrt(freedom)
+    missed = float(np.clip(spread, LEAST_MISS, MOST_MISS))
     if missed > LEAST_MISS:  # then less is known than it seems
         fit = _Fit(model, placements, log_seconds, np.hypot(noise, missed))
         theta, residual = fit.best_from(theta)
@@ -84,13 +87,6 @@ def _gains(
         for each in (other, one)
     ]
     return losses[0] - losses[1]
-
-
-def _missed(residual: FloatArray, num_numbers: int) -> float:
-    """The share by which predictions miss half of the steps; few steps can't show all of it."""
-    freedom = len(residual) / max(len(residual) - num_numbers, 1)
-    spread = _SD_OF_MAD * float(np.median(np.abs(residual))) * np.sqrt(freedom)
-    return float(np.clip(spread, LEAST_MISS, MOST_MISS))
 
 
 class _Fit:
