@@ -158,7 +158,12 @@ class SessionRunner:
         self._destroy = _destroy_ops(self._graph, _handles(self._graph.as_graph_def()))
         nodes = variable_nodes(graph_def)
         values, others = _starting_values(graph_def, run, request.seed)
-        for names in _in_turn(values, nodes):
+        # Large ones each alone. Values may come by the first device, which is the last to get its
+        # own.
+        ordered = sorted(values, key=lambda name: nodes[name].device, reverse=True)
+        small = [name for name in ordered if values[name].nbytes < SMALL_BYTES]
+        large = [[name] for name in ordered if values[name].nbytes >= SMALL_BYTES]
+        for names in [*large, small] if small else large:
             write_variables(self._session, {nodes[name].name: values[name] for name in names})
         for ops in others:
             self._session.run(ops)
@@ -286,17 +291,6 @@ def _starting_values(
         names = [node.attr["shared_name"].s.decode() for node in own]
         values |= {name: whole[:0], **dict(zip(names, parts, strict=True))}
     return values, others
-
-
-def _in_turn(values: Mapping[str, np.ndarray], nodes: Mapping[str, NodeDef]) -> list[list[str]]:
-    """Which variables get their values together: large ones each alone.
-
-    Values may come by the first device, which is the last to get its own.
-    """
-    names = sorted(values, key=lambda name: nodes[name].device, reverse=True)
-    small = [name for name in names if values[name].nbytes < SMALL_BYTES]
-    large = [[name] for name in names if values[name].nbytes >= SMALL_BYTES]
-    return [*large, small] if small else large
 
 
 def _handles(graph_def: GraphDef) -> list[str]:
