@@ -221,16 +221,6 @@ def _prepared_graph(request: PrepareRequest, run: TrainingRun, runtime: RuntimeC
     return prepared
 
 
-def _pieces(graph_def: GraphDef) -> dict[str, list[NodeDef]]:
-    """{variable's op: what holds its pieces, in order}."""
-    found: dict[str, list[NodeDef]] = {}
-    known = variable_nodes(graph_def)
-    for name in sorted(known, key=lambda name: (len(name), name)):  # shard_10 behind shard_9
-        if CUT in known[name].attr:
-            found.setdefault(whole_of_piece(name), []).append(known[name])
-    return found
-
-
 def _container(request: PrepareRequest) -> str:
     return f"tfplace.slot.{request.slot}"  # TensorFlow refuses an underscore here
 
@@ -271,7 +261,10 @@ def _starting_values(
     initialization = run.initialization
     restore = [initialization.restore_op] if initialization.restore_op else []
     others = [ops for ops in (list(initialization.init_ops), restore) if ops]
-    pieces = _pieces(graph_def)
+    known, pieces = variable_nodes(graph_def), dict[str, list[NodeDef]]()  # in order
+    for name in sorted(known, key=lambda name: (len(name), name)):  # shard_10 behind shard_9
+        if CUT in known[name].attr:
+            pieces.setdefault(whole_of_piece(name), []).append(known[name])
     # A served model's optimizer, which the step never reads, would take memory for nothing.
     wanted = [*run.fetches, *initialization.init_ops, *restore]
     nodes = variable_nodes(subgraph(graph_def, wanted, run.feeds))

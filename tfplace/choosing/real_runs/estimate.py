@@ -46,7 +46,15 @@ def estimate(
     found = _fitted(model, *steps)
     if model.has_been_taught:
         without = _fitted(model.forgetting(), *steps)
-        if _gains(without, found, *steps) > CONTRADICTED:
+        # By how much the log posterior of one is better, where both may miss as much as it does.
+        scale = np.hypot(noise, without.corrections.missed)
+        losses = [
+            _Fit(each.corrections.model, *steps[:2], scale).loss(
+                each.corrections.theta, each.residual
+            )
+            for each in (found, without)
+        ]
+        if losses[0] - losses[1] > CONTRADICTED:
             return without.corrections
     return found.corrections
 
@@ -73,20 +81,6 @@ def _fitted(
         fit = _Fit(model, placements, log_seconds, np.hypot(noise, missed))
         theta, residual = fit.best_from(theta)
     return _Found(Corrections(model, theta, fit.covariance(theta, residual), missed), residual)
-
-
-def _gains(
-    one: _Found, other: _Found, placements: IntArray, log_seconds: FloatArray, noise: FloatArray
-) -> float:
-    """By how much the log posterior of one is better, where both may miss as much as it does."""
-    scale = np.hypot(noise, one.corrections.missed)
-    losses = [
-        _Fit(each.corrections.model, placements, log_seconds, scale).loss(
-            each.corrections.theta, each.residual
-        )
-        for each in (other, one)
-    ]
-    return losses[0] - losses[1]
 
 
 class _Fit:
