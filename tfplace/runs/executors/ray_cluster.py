@@ -112,15 +112,11 @@ def run_on_node(program: Program, packed: Mapping[str, bytes]) -> tuple[Ended, b
       program: its folders and log are those of another host.
       packed: the folders' contents.
     """
-    import ray
-
     with scratch_directory() as scratch:
         folders = {name: unpack(content, Path(scratch, name)) for name, content in packed.items()}
         log = Path(scratch, "log")
         here = dataclasses.replace(program, folders=folders, log=str(log), num_gpus=0)
-        # The node's address and the beginning of its id: one host may be several nodes.
-        node = ray.get_runtime_context().get_node_id()
-        host = f"{ray.util.get_node_ip_address()}/{node[:8]}"
+        host = _node_name()
         if not os.path.isdir(program.directory):
             reason = (
                 f"{host} has no folder {program.directory}: all nodes need the same paths, as on a "
@@ -178,3 +174,11 @@ def _signals_kept() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
+
+
+def _node_name() -> str:
+    """The node's address and the beginning of its id: one host may be several nodes."""
+    import ray
+
+    context = ray.get_runtime_context()
+    return f"{ray.util.get_node_ip_address()}/{context.get_node_id()[:8]}"
