@@ -56,7 +56,11 @@ def checked_arrays(path: str, raw: "Arrays") -> dict[str, np.ndarray]:
     given = {**_default_extras(arrays, sizes), **raw}
     more = {**EXTRAS, **executor}
     arrays |= {name: _checked(path, name, given[name], more[name], sizes) for name in more}
-    check_values(path, arrays, sizes)
+    _check_indices(path, arrays, {**sizes, "channels": 2 * sizes["D"] ** 2})
+    _check_order(path, arrays)
+    _check_names(path, arrays)
+    _check_numbers(path, arrays)
+    _check_bytes(path, arrays)
     return arrays
 
 
@@ -153,23 +157,6 @@ _INDEX_RANGES: Mapping[str, tuple[int, str]] = {
     "op_turn": (0, "N"),
     "link_channels": (-1, "channels"),
 }
-
-
-def check_values(path: str, arrays: Arrays, sizes: Mapping[str, int]) -> None:
-    """Checks arrays that have the dtypes and shapes of the contract.
-
-    Args:
-      sizes: {"N", "T", "D", ...: a number}.
-
-    Raises:
-      ModelError: a value makes no sense.
-      PlacementError: the placement names devices that do not exist.
-    """
-    _check_indices(path, arrays, {**sizes, "channels": 2 * sizes["D"] ** 2})
-    _check_order(path, arrays)
-    _check_names(path, arrays)
-    _check_numbers(path, arrays)
-    _check_bytes(path, arrays)
 
 
 def _check_indices(path: str, arrays: Arrays, sizes: Mapping[str, int]) -> None:

@@ -167,27 +167,23 @@ def read_archive(path: str, wanted: Collection[str], doing: str) -> dict[str, np
 
 
 def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    """The array; ValueError where its header and what follows that differ in size."""
     with archive.open(info) as member:
-        _require_content(member, info)
+        version = np.lib.format.read_magic(member)
+        read_header = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }.get(version)
+        if read_header is None:
+            raise ValueError(f"{info.filename} is of format {version}, wanted 1.0 or 2.0")
+        shape, _, dtype = read_header(member)
+        if dtype.hasobject:
+            raise ValueError(f"{info.filename} holds pickled objects")
+        said, there = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
+        if said != there or any(size < 0 for size in shape):
+            raise ValueError(
+                f"{info.filename} says that it is {dtype}{list(shape)}, {said:,} bytes, and holds "
+                f"{there:,}"
+            )
     with archive.open(info) as member:
         return np.lib.format.read_array(member, allow_pickle=False)
-
-
-def _require_content(member: IO[bytes], info: zipfile.ZipInfo) -> None:
-    """Raises ValueError where a header and what follows it differ in size."""
-    version = np.lib.format.read_magic(member)
-    read_header = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }.get(version)
-    if read_header is None:
-        raise ValueError(f"{info.filename} is of format {version}, wanted 1.0 or 2.0")
-    shape, _, dtype = read_header(member)
-    if dtype.hasobject:
-        raise ValueError(f"{info.filename} holds pickled objects")
-    said, there = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
-    if said != there or any(size < 0 for size in shape):
-        raise ValueError(
-            f"{info.filename} says that it is {dtype}{list(shape)}, {said:,} bytes, and holds "
-            f"{there:,}"
-        )

@@ -5,7 +5,7 @@ The graph's variables are initialised here: TensorFlow runs ops of the user's gr
 
 import gc
 import pickle
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -59,8 +59,11 @@ def _built(request: dict[str, Pickled]) -> OneOfAlike | None:
         give_back()  # the large graph, of which few ops are in TensorFlow's
         variables, initialization = request["variables"], request["initialization"]
         signatures = dict(meta_graph.signature_def) if meta_graph is not None else {}
-        if request["signature"] not in signatures:  # else the run has one of its own
-            signatures.update(_made(graph, request, signatures))
+        if (name := request["signature"]) not in signatures:  # else the run has one of its own
+            whole = whole_signature(name, signatures)  # beside a split run the unsplit step
+            signatures[name] = _signature(graph, request, request["fetches"])
+            if request["whole_fetches"]:
+                signatures[whole] = _signature(graph, request, request["whole_fetches"])
         saver = _saver(graph, variables)
         table_ops = _table_initializers(graph, initialization.init_ops)
         with graph.name_scope(_SCOPE):
@@ -107,35 +110,17 @@ def _import(request: _Request, graph_def: GraphDef) -> tuple[MetaGraphDef, OneOf
     if not request["meta_graph_def"]:
         alike = None
         if len(graph_def.node) >= LEAST_NODES:
-            alike = one_of_alike(graph_def, _run_here(request), _named(request), _SCOPES)
+            how: Initialization = request["initialization"]  # gives the variables their values
+            run = (*how.init_ops, *how.asset_feeds, how.restore_op, how.filename_tensor)
+            named = (*request["feeds"], *request["fetches"], *request["whole_fetches"])
+            written = {*map(op_of, named), *(each.op for each in request["variables"])}
+            alike = one_of_alike(graph_def, {op_of(n) for n in run if n}, written, _SCOPES)
         v1.import_graph_def(graph_def if alike is None else alike.graph_def, name="")
         return None, alike
     meta_graph = meta_graph_pb2.MetaGraphDef.FromString(request["meta_graph_def"])
     meta_graph.graph_def.CopyFrom(graph_def)
     v1.train.import_meta_graph(meta_graph, clear_devices=True)
     return meta_graph, None
-
-
-def _run_here(request: _Request) -> set[str]:
-    """The ops that give the variables their values."""
-    how: Initialization = request["initialization"]
-    names = (*how.init_ops, *how.asset_feeds, how.restore_op, how.filename_tensor)
-    return {op_of(name) for name in names if name}
-
-
-def _named(request: _Request) -> set[str]:
-    """The ops that what is written names."""
-    names = (*request["feeds"], *request["fetches"], *request["whole_fetches"])
-    return {op_of(name) for name in names} | {each.op for each in request["variables"]}
-
-
-def _made(graph: tf.Graph, request: _Request, own: Container[str]) -> dict[str, SignatureDef]:
-    """{name: signature} of the run and, beside a split one, of the unsplit step."""
-    name = request["signature"]
-    made = {name: _signature(graph, request, request["fetches"])}
-    if request["whole_fetches"]:
-        made[whole_signature(name, own)] = _signature(graph, request, request["whole_fetches"])
-    return made
 
 
 def _signature(graph: tf.Graph, request: _Request, fetches: Sequence[str]) -> SignatureDef:

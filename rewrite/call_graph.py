@@ -89,19 +89,16 @@ class CallGraph:
 
     def opened_callees(self, caller: str, step: str) -> Sequence[str]:
         """What the body of `caller` calls when a chain goes on with `step`."""
-        return self._callees_of(caller).get(step, ())
-
-    def _callees_of(self, function: str) -> Mapping[str, list[str]]:
-        if function not in self._callees:
+        if caller not in self._callees:
             exact: dict[str, list[str]] = {}
             by_original: dict[str, list[str]] = {}
-            for node in self.body(function):
+            for node in self.body(caller):
                 for callee in opened_callees(node, self.library):
                     if callee not in exact:
                         exact[callee] = [callee]
                         by_original.setdefault(copy_of(self.library[callee]), []).append(callee)
-            self._callees[function] = {**by_original, **exact}
-        return self._callees[function]
+            self._callees[caller] = {**by_original, **exact}
+        return self._callees[caller].get(step, ())
 
 
 # Where ops stand in the main graph and the function library, and which devices they have there.

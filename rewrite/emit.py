@@ -66,7 +66,11 @@ def emit(
     """
     device_of_origin = in_model(source, device_of_origin)
     if source.saved_model_dir:
-        _copy(source.saved_model_dir, made)
+        # All files but its protos and an earlier run's own files.
+        ignore = leaving_out({*SAVED_MODEL_FILES, _FINGERPRINT}, source.saved_model_dir)
+        shutil.copytree(source.saved_model_dir, made, ignore=ignore, dirs_exist_ok=True)
+        if (Path(source.saved_model_dir) / _FINGERPRINT).exists():
+            (made / _FINGERPRINT).touch()
         saved_model = sniff(source.saved_model_dir).proto
     else:
         saved_model = _moved(source, built, made)
@@ -117,14 +121,6 @@ def in_model(source: SourceModel, device_of_origin: Mapping[Origin, str]) -> Map
         for origin, device in named.items()
         if origin.calls or origin.function not in called
     }
-
-
-def _copy(saved_model_dir: str, made: Path) -> None:
-    """Copies all files of a SavedModel but its protos and an earlier run's own files."""
-    ignore = leaving_out({*SAVED_MODEL_FILES, _FINGERPRINT}, saved_model_dir)
-    shutil.copytree(saved_model_dir, made, ignore=ignore, dirs_exist_ok=True)
-    if (Path(saved_model_dir) / _FINGERPRINT).exists():
-        (made / _FINGERPRINT).touch()
 
 
 def leaving_out(

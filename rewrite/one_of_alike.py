@@ -15,7 +15,7 @@ from graphs.graph_edges import edges_of, in_order
 from graphs.graph_view import reached
 from graphs.names import beside, data_inputs, op_of
 from graphs.op_graph import LongArray
-from graphs.protos import GraphDef, NodeDef, Nodes
+from graphs.protos import GraphDef, NodeDef
 
 LEAST_NODES = 10_000
 """Of fewer nodes TensorFlow takes in all in a few seconds."""
@@ -72,7 +72,8 @@ def one_of_alike(
     order = import_order(graph_def.node)
     if order is None or len(nodes) < len(graph_def.node):
         return None
-    stay = {*named, *_ancestors(nodes, run)}
+    above = reached(run, lambda op: map(op_of, nodes[op].input) if op in nodes else ())
+    stay = {*named, *(above.keys() & nodes.keys())}
     stay.update(name for name in nodes if name.startswith(prefixes))
     ordered = type(graph_def)(library=graph_def.library, versions=graph_def.versions)
     ordered.node.extend(graph_def.node[number] for number in order)
@@ -98,12 +99,6 @@ def import_order(nodes: Sequence[NodeDef]) -> list[int] | None:
         return None
     order = in_order(edges.producer, edges.consumer, len(nodes), lowest_first=True)
     return order if len(order) == len(nodes) else None
-
-
-def _ancestors(nodes: Nodes, ops: Iterable[str]) -> set[str]:
-    """Ops, and everything that they read or wait for, of those that are in the graph."""
-    found = reached(ops, lambda op: map(op_of, nodes[op].input) if op in nodes else ())
-    return found.keys() & nodes.keys()
 
 
 def _keep_beside(node: NodeDef, stands_for: Mapping[str, str]) -> None:

@@ -80,7 +80,10 @@ def optimize(
       KeyboardInterrupt: Ctrl-C or SIGTERM before a placement was known, or for the second time;
         nothing is left.
     """
-    options, trained = _checked(options)
+    require_known(options.algorithm)
+    algorithm, trained = algorithm_with_policy(options.algorithm, options.policy)
+    output_dir = require_outputs(options)
+    options = dataclasses.replace(options, algorithm=algorithm, output_dir=output_dir)
     phases, compiling = phases or Phases(), compiling or CompilingAhead()
     with (
         _outputs(options, progress or Progress()) as (progress, log, interruption),
@@ -324,18 +327,6 @@ def _read(
     for sentence in filter(None, (*prepared.matched, left_out_sentence(left_out(prepared.source)))):
         progress.say(sentence)
     return with_order(prepared, wanted_order(options.problem, prepared.is_present))
-
-
-def _checked(options: OptimizeOptions) -> tuple[OptimizeOptions, Checkpoint | None]:
-    """The options with algorithm and output folder filled in, and what --policy names.
-
-    Raises:
-      UsageError, CheckpointError, OutputError: an option is no good; nothing was done yet.
-    """
-    require_known(options.algorithm)
-    algorithm, trained = algorithm_with_policy(options.algorithm, options.policy)
-    output_dir = require_outputs(options)
-    return dataclasses.replace(options, algorithm=algorithm, output_dir=output_dir), trained
 
 
 @contextlib.contextmanager

@@ -139,7 +139,15 @@ def require_files(
       read: paths that are read.
       overwrite: whether files that are there may be replaced.
     """
-    require_different(files)
+    flag_of: dict[str, str] = {}
+    for flag, path in files.items():
+        if path is None or is_stream(path):  # which several may write to
+            continue
+        other = flag_of.setdefault(os.path.realpath(path), flag)
+        if other != flag:
+            raise OutputError(
+                f"writing {flag}={path}: {other} is the same file; give each one of its own"
+            )
     for flag, path in files.items():
         require_file(path, flag)
         require_unread(path, flag, read)
@@ -167,19 +175,6 @@ def require_unread(path: str | None, flag: str, read: Iterable[str]) -> None:
         if target == file or target in file.parents:
             raise OutputError(
                 f"writing {flag}={path}: {each} is read, and would be lost; choose another place"
-            )
-
-
-def require_different(flags: Mapping[str, str | None]) -> None:
-    """Raises OutputError where two of {flag: file to write} are one file; a stream may be."""
-    flag_of: dict[str, str] = {}
-    for flag, path in flags.items():
-        if path is None or is_stream(path):
-            continue
-        other = flag_of.setdefault(os.path.realpath(path), flag)
-        if other != flag:
-            raise OutputError(
-                f"writing {flag}={path}: {other} is the same file; give each one of its own"
             )
 
 

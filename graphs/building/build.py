@@ -45,7 +45,11 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
     full.
     """
     nodes = flat.graph_def.node
-    edges = _edges(nodes, flat.after_of_node)
+    after = {name: [f"^{op}" for op in before] for name, before in flat.after_of_node.items()}
+    waits = [
+        [*node.input, *after[node.name]] if node.name in after else node.input for node in nodes
+    ]
+    edges = edges_between([node.name for node in nodes], waits)
     op_of_node = _ops(flat, nodes, edges)
     num_ops = int(op_of_node.max()) + 1 if len(op_of_node) else 0
     names, types = _names_and_types(flat, nodes, op_of_node, num_ops)
@@ -98,18 +102,6 @@ class _Tensors:
     first_output: LongArray
     row_of_output: LongArray  # i8[outputs of all nodes] index of the tensor that an output is
     control_row: LongArray  # i8[N] index of each op's control tensor
-
-
-def _edges(nodes: Sequence[NodeDef], after_of_node: Mapping[str, Sequence[str]]) -> GraphEdges:
-    names = [node.name for node in nodes]
-    after = {name: [f"^{op}" for op in before] for name, before in after_of_node.items()}
-    return edges_between(
-        names,
-        [
-            [*node.input, *after[name]] if name in after else node.input
-            for name, node in zip(names, nodes, strict=True)
-        ],
-    )
 
 
 def _ops(flat: FlatGraph, nodes: Sequence[NodeDef], edges: GraphEdges) -> IntArray:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphs.building.colocation import with_pairs
-from graphs.op_graph import IntArray, LongArray, OpGraph
+from graphs.op_graph import IntArray, OpGraph
 
 BoolArray = npt.NDArray[np.bool_]
 _DO_NOTHING = ("NoOp", "Identity", "IdentityN")
@@ -34,13 +34,42 @@ class StepEnd:
 
 def without_implied(graph: OpGraph) -> OpGraph:
     """The graph without the control edges for which there is a longer way."""
-    return _with_uses(graph, ~_is_implied(graph, np.flatnonzero(_is_control(graph))))
+    controls = np.flatnonzero(_is_control(graph))
+    source = graph.tensor_producer[graph.use_tensor].tolist()
+    target = graph.use_op.tolist()
+    is_implied = np.zeros(len(target), dtype=bool)
+    into: list[list[int]] = [[] for _ in range(graph.num_ops)]
+    for use, op in enumerate(target):
+        into[op].append(source[use])
+    producers = np.unique(graph.tensor_producer[graph.use_tensor[controls]])
+    for begin in range(0, len(producers), _BLOCK):
+        bit_of = {int(op): 1 << i for i, op in enumerate(producers[begin : begin + _BLOCK])}
+        before = [0] * graph.num_ops  # which of the producers lead to an op
+        longer = [0] * graph.num_ops  # by a way of two edges or more
+        for op, sources in enumerate(into):
+            direct = far = 0
+            for each in sources:
+                far |= before[each]
+                direct |= bit_of.get(each, 0)
+            before[op], longer[op] = direct | far, far
+        for use in controls.tolist():
+            is_implied[use] |= bool(longer[target[use]] & bit_of.get(source[use], 0))
+    return _with_uses(graph, ~is_implied)
 
 
 def step_end(graph: OpGraph) -> StepEnd:
     """What waits for a step's end by control edges, and for which ops."""
-    waits = _waits_at_the_end(graph)
+    # What does nothing, is read by nothing else, and has a control edge to or from such.
+    is_end = np.isin(np.asarray(graph.op_types), _DO_NOTHING)
     source, target = graph.tensor_producer[graph.use_tensor], graph.use_op
+    for use in np.argsort(source, kind="stable")[::-1].tolist():  # users before their producers
+        if not is_end[target[use]]:
+            is_end[source[use]] = False
+    among = _is_control(graph) & is_end[target]
+    tied = np.zeros(graph.num_ops, dtype=bool)
+    tied[target[among]] = True
+    tied[source[among]] = True
+    waits = is_end & tied
     outside = _is_control(graph) & waits[target] & ~waits[source]
     return StepEnd(
         np.flatnonzero(waits).astype(np.int32), np.unique(source[outside]).astype(np.int32)
@@ -68,47 +97,9 @@ def tied_end(colocation_group: IntArray, ops: IntArray, allowed: BoolArray) -> I
     return with_pairs(colocation_group, ops[1:], np.full(len(ops) - 1, ops[0]))
 
 
-def _waits_at_the_end(graph: OpGraph) -> BoolArray:
-    """bool[N]: does nothing, is read by nothing else, and has a control edge to or from such."""
-    is_end = np.isin(np.asarray(graph.op_types), _DO_NOTHING)
-    source, target = graph.tensor_producer[graph.use_tensor], graph.use_op
-    for use in np.argsort(source, kind="stable")[::-1].tolist():  # users before their producers
-        if not is_end[target[use]]:
-            is_end[source[use]] = False
-    among = _is_control(graph) & is_end[target]
-    tied = np.zeros(graph.num_ops, dtype=bool)
-    tied[target[among]] = True
-    tied[source[among]] = True
-    return is_end & tied
-
-
 def _is_control(graph: OpGraph) -> BoolArray:
     """bool[U]."""
     return graph.tensor_output[graph.use_tensor] < 0
-
-
-def _is_implied(graph: OpGraph, controls: LongArray) -> BoolArray:
-    """bool[U]: which of the control uses has a longer way beside it."""
-    source = graph.tensor_producer[graph.use_tensor].tolist()
-    target = graph.use_op.tolist()
-    is_implied = np.zeros(len(target), dtype=bool)
-    into: list[list[int]] = [[] for _ in range(graph.num_ops)]
-    for use, op in enumerate(target):
-        into[op].append(source[use])
-    producers = np.unique(graph.tensor_producer[graph.use_tensor[controls]])
-    for begin in range(0, len(producers), _BLOCK):
-        bit_of = {int(op): 1 << i for i, op in enumerate(producers[begin : begin + _BLOCK])}
-        before = [0] * graph.num_ops  # which of the producers lead to an op
-        longer = [0] * graph.num_ops  # by a way of two edges or more
-        for op, sources in enumerate(into):
-            direct = far = 0
-            for each in sources:
-                far |= before[each]
-                direct |= bit_of.get(each, 0)
-            before[op], longer[op] = direct | far, far
-        for use in controls.tolist():
-            is_implied[use] |= bool(longer[target[use]] & bit_of.get(source[use], 0))
-    return is_implied
 
 
 def _with_uses(graph: OpGraph, kept: BoolArray) -> OpGraph:

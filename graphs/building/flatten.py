@@ -51,7 +51,12 @@ def flatten(
     """
     library = library_of(graph_def)
     opener = CallOpener(library, open_conditionals)
-    opener.open_main(_pruned(graph_def, feeds, fetches))
+    view = GraphView(graph_def)
+    for spec in feeds:
+        view.check_tensor(spec.tensor, "feed")
+    fed = {with_index(spec.tensor) for spec in feeds}
+    reached = view.ancestors(fetches, {op_of(tensor) for tensor in fed if tensor.endswith(":0")})
+    opener.open_main([node for node in graph_def.node if node.name in reached])
     linker = _Linker(opener, feeds)
     linker.link(fetches)
     return linker.flat_graph(library, graph_def)
@@ -285,15 +290,3 @@ class _Linker:
                 "graph must run from its inputs to its fetches, save the model again"
             )
         return [names[number] for number in ordered]
-
-
-def _pruned(
-    graph_def: GraphDef, feeds: Sequence[TensorSpec], fetches: Sequence[str]
-) -> list[NodeDef]:
-    """The nodes of the main graph that the run reaches, in the order of the file."""
-    view = GraphView(graph_def)
-    for spec in feeds:
-        view.check_tensor(spec.tensor, "feed")
-    fed = {with_index(spec.tensor) for spec in feeds}
-    reached = view.ancestors(fetches, {op_of(tensor) for tensor in fed if tensor.endswith(":0")})
-    return [node for node in graph_def.node if node.name in reached]

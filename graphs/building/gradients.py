@@ -51,7 +51,9 @@ def tied_gradients(
       colocation_group: i4[N]; -1 for ops in none.
       allowed: bool[N, D] where each op may lie, its group considered.
     """
-    unit = _units(colocation_group)
+    unit = colocation_group.copy()  # an op that is in no group gets a number of its own
+    alone = np.flatnonzero(unit < 0)
+    unit[alone] = int(unit.max(initial=-1)) + 1 + np.arange(len(alone))
     may = np.ones((int(unit.max(initial=-1)) + 1, allowed.shape[1]), dtype=bool)
     np.logical_and.at(may, unit, allowed)
     joined = DisjointSet(range(len(may)))
@@ -63,11 +65,3 @@ def tied_gradients(
         if together.any() and joined.merge(*both):
             may[joined[both[0]]] = together
     return numbered_groups(np.array([joined[u] for u in unit.tolist()], dtype=np.int64))
-
-
-def _units(colocation_group: IntArray) -> IntArray:
-    """i4[N]: the number of each op's group, or a number of its own for an op that is in none."""
-    unit = colocation_group.copy()
-    alone = np.flatnonzero(unit < 0)
-    unit[alone] = int(unit.max(initial=-1)) + 1 + np.arange(len(alone))
-    return unit

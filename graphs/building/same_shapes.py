@@ -159,14 +159,9 @@ class _Alike:
         if node.op == "Const":
             self._constants[number] = node
         elif node.op == "SplitV" and len(sources) == 3 and sources[1][0] in self._constants:
-            sizes = _elements(self._constants[sources[1][0]])
+            value = constant(self._constants[sources[1][0]])  # None: it is damaged
+            sizes = [] if value is None else value.reshape(-1).tolist()
             self._long_as[number] = [sizes.index(size) for size in sizes]
-
-
-def _elements(node: NodeDef) -> list[int]:
-    """Of a constant; none where it is damaged."""
-    value = constant(node)
-    return [] if value is None else list(value.reshape(-1).tolist())
 
 
 def bare(node: NodeDef) -> bytes:

@@ -260,8 +260,24 @@ def _infer(
     kept = without_same(graph_def, first)
     nodes = functools.cache(functools.partial(_standing_in, graph_def, first, kept))
     bounded = _bounded(kept, feeds, called, nodes) if has_bounds else _imported(kept, feeds, called)
-    pieces, known = bounded
-    return _of_all(known, pieces.known, graph_def, first)
+    pieces, of_kept = bounded
+    # The properties of all nodes, of which those that are alike share their lists.
+    names = [node.name for node in graph_def.node]
+    like = {name: names[f] for name, f in zip(names, first.tolist(), strict=True)}
+    parts = (tensor.partition(":") for tensor in of_kept.unknown)
+    unknown = by_key((op, index) for op, _, index in parts)
+    given: dict[str, dict[int, Known]] = {}
+    for tensor, each in pieces.known.items():
+        source = parse_input(tensor)
+        given.setdefault(source.op, {})[source.output] = each
+    return TensorProperties(
+        {name: of_kept.dtype_of[one] for name, one in like.items()},
+        {name: of_kept.shape_of[one] for name, one in like.items()},
+        {name: of_kept.bytes_of[one] for name, one in like.items()},
+        [f"{name}:{i}" for name, one in like.items() for i in unknown.get(one, ())],
+        {name: given[one] for name, one in like.items() if one in given},
+        first,
+    )
 
 
 def _bounded(
@@ -392,28 +408,6 @@ def _read(
             sizes.append(possible_bytes(_element_bytes(dtype) * num_elements(shape), node))
         dtype_of[node.name], shape_of[node.name], bytes_of[node.name] = dtypes, shapes, sizes
     return TensorProperties(dtype_of, shape_of, bytes_of, unknown)
-
-
-def _of_all(
-    kept: TensorProperties, known: Mapping[str, Known], graph_def: GraphDef, first: LongArray
-) -> TensorProperties:
-    """The properties of all nodes, of which those that are alike share their lists."""
-    nodes = graph_def.node
-    like = {node.name: nodes[f].name for node, f in zip(nodes, first.tolist(), strict=True)}
-    parts = (tensor.partition(":") for tensor in kept.unknown)
-    unknown = by_key((op, index) for op, _, index in parts)
-    given: dict[str, dict[int, Known]] = {}
-    for tensor, each in known.items():
-        source = parse_input(tensor)
-        given.setdefault(source.op, {})[source.output] = each
-    return TensorProperties(
-        {name: kept.dtype_of[one] for name, one in like.items()},
-        {name: kept.shape_of[one] for name, one in like.items()},
-        {name: kept.bytes_of[one] for name, one in like.items()},
-        [f"{name}:{i}" for name, one in like.items() for i in unknown.get(one, ())],
-        {name: given[one] for name, one in like.items() if one in given},
-        first,
-    )
 
 
 @functools.cache

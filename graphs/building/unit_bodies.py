@@ -14,7 +14,6 @@ from graphs.building.shapes import TensorProperties
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs
-from graphs.protos import GraphDef
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +54,13 @@ def unit_bodies(flat: FlatGraph, properties: TensorProperties) -> UnitBodies | N
     functions = list(unit_functions(flat))
     if not functions:
         return None
-    graph_def, fetches = _graph_of_calls(functions, flat, properties)
+    graph_def = type(flat.graph_def)(versions=flat.graph_def.versions)  # calls each function once
+    add_functions(graph_def, [each.function for each in functions], flat.library)
+    fetches = []
+    for index, each in enumerate(functions):
+        given = [properties.known_of(tensor) for tensor in each.inputs]
+        name = _call_name(index)
+        fetches += add_call(graph_def, name, flat.library[each.function], given) or [name]
     try:
         # Conditionals inside stay whole; node_work prices their branches, one of so many each.
         inner = flatten(graph_def, [], fetches, open_conditionals=False)
@@ -83,17 +88,3 @@ def argument_name(function: int, position: int) -> str:
 
 def _call_name(number: int) -> str:
     return f"body_{number}"
-
-
-def _graph_of_calls(
-    functions: Sequence[UnitFunction], flat: FlatGraph, properties: TensorProperties
-) -> tuple[GraphDef, list[str]]:
-    """A graph that calls each function once, and its fetches."""
-    graph_def = type(flat.graph_def)(versions=flat.graph_def.versions)
-    add_functions(graph_def, [each.function for each in functions], flat.library)
-    fetches = []
-    for number, each in enumerate(functions):
-        given = [properties.known_of(tensor) for tensor in each.inputs]
-        name = _call_name(number)
-        fetches += add_call(graph_def, name, flat.library[each.function], given) or [name]
-    return graph_def, fetches

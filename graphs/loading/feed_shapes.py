@@ -52,7 +52,19 @@ def find_feeds(
       FetchError: --input_shape names no input.
       FeedError: a given shape contradicts the declared one, or a rank can't be guessed.
     """
-    declared = _declared(view, fetches, signature, all_signatures)
+    from_signature = dict(_signature_inputs([signature] if signature else []))
+    reached = view.ancestors(fetches, {op_of(tensor) for tensor in from_signature})
+    exact = {**dict(_signature_inputs(all_signatures.values())), **from_signature}
+    producer, declared = view.graph_def.versions.producer, list[TensorSpec]()
+    for name, node in view.nodes.items():
+        if name not in reached:
+            continue
+        tensors = [t for t in from_signature if op_of(t) == name]
+        if not tensors and node.op in op_types.MUST_BE_FED:
+            tensors = [f"{name}:0"]
+        for tensor in tensors:
+            own = _placeholder_spec(tensor, node, producer)
+            declared.append(_more_exact(own, exact.get(tensor)))  # by signatures
     told = _told_shapes(declared, signature, all_signatures, options)
     specs, guessed = [], []
     for spec in declared:
@@ -62,31 +74,6 @@ def find_feeds(
     if options.batch_size is not None:
         _check_batch(declared, specs, options.batch_size)
     return Feeds(tuple(specs), tuple(guessed))
-
-
-def _declared(
-    view: GraphView,
-    fetches: Sequence[str],
-    signature: Signature | None,
-    all_signatures: Mapping[str, Signature],
-) -> list[TensorSpec]:
-    """The inputs as placeholders declare them, made more exact by signatures."""
-    from_signature = dict(_signature_inputs([signature] if signature else []))
-    reached = view.ancestors(fetches, {op_of(tensor) for tensor in from_signature})
-    exact = {**dict(_signature_inputs(all_signatures.values())), **from_signature}
-    producer = view.graph_def.versions.producer
-    declared = {}
-    for name, node in view.nodes.items():
-        if name not in reached:
-            continue
-        tensors = [t for t in from_signature if op_of(t) == name]
-        if not tensors and node.op in op_types.MUST_BE_FED:
-            tensors = [f"{name}:0"]
-        for tensor in tensors:
-            declared[tensor] = _more_exact(
-                _placeholder_spec(tensor, node, producer), exact.get(tensor)
-            )
-    return list(declared.values())
 
 
 def _signature_inputs(signatures: Iterable[Signature]) -> Iterable[tuple[str, TensorSpec]]:

@@ -125,13 +125,20 @@ def of_graph(
 
 def _init_ops(view: GraphView, fetches: Sequence[str]) -> tuple[str, ...]:
     """The ops that initialise everything: groups, the widest first, then what is in no group."""
-    initialisers = [*_first_assignments(view), *_table_and_iterator_initialisers(view, fetches)]
+    needed = view.ancestors(fetches)
+    fillers = [  # ops that fill the tables and start the iterators that a run uses
+        name
+        for name, node in view.nodes.items()
+        if FILLS.fullmatch(node.op)
+        and any(op_of(source) in needed for source in data_inputs(node))
+        and _needs_no_input(view, name)
+    ]
     groups = {
         name: set(view.ancestors([name]))
         for name, node in view.nodes.items()
         if node.op == "NoOp" and _INIT_NAME.fullmatch(name) and _needs_no_input(view, name)
     }
-    missing = dict.fromkeys(initialisers)
+    missing = dict.fromkeys([*_first_assignments(view), *fillers])
     kept = []
     for group in sorted(groups, key=lambda name: -len(groups[name] & missing.keys())):
         added = groups[group] & missing.keys()
@@ -139,18 +146,6 @@ def _init_ops(view: GraphView, fetches: Sequence[str]) -> tuple[str, ...]:
             kept.append(group)
             missing = {op: None for op in missing if op not in added}
     return (*kept, *missing)
-
-
-def _table_and_iterator_initialisers(view: GraphView, fetches: Sequence[str]) -> list[str]:
-    """Ops that fill the tables and start the iterators that a run uses."""
-    needed = view.ancestors(fetches)
-    return [
-        name
-        for name, node in view.nodes.items()
-        if FILLS.fullmatch(node.op)
-        and any(op_of(source) in needed for source in data_inputs(node))
-        and _needs_no_input(view, name)
-    ]
 
 
 def _first_assignments(view: GraphView) -> list[str]:

@@ -171,28 +171,23 @@ def _require_sound(node: NodeDef, functions: Collection[str]) -> None:
     if shape is not None and any(dim.size < -1 for dim in shape.dim):
         sizes = [dim.size for dim in shape.dim]
         raise _damaged(node, f"the shape {sizes}; sizes are 0 or more, -1 where they are unknown")
-    if node.op == "Const" and node.attr["value"].tensor.tensor_content:
-        _require_whole(node)
+    if node.op == "Const" and (content := node.attr["value"].tensor.tensor_content):
+        tensor = node.attr["value"].tensor
+        sizes = [dim.size for dim in tensor.tensor_shape.dim]
+        try:
+            width = tf.as_dtype(tensor.dtype).size
+        except TypeError:
+            raise _damaged(node, f"a value of the unknown type {tensor.dtype}") from None
+        if width and len(content) != math.prod(sizes) * width:
+            raise _damaged(
+                node,
+                f"a value of {len(content)} bytes for the shape {sizes} of "
+                f"{math.prod(sizes) * width} bytes",
+            )
     if node.op in _CALLS:
         for name in named_functions(node):
             if name and name not in functions:
                 raise _damaged(node, f"a call of {name!r}, which is not defined")
-
-
-def _require_whole(node: NodeDef) -> None:
-    """Checks that a constant has as many bytes as its shape and dtype say."""
-    tensor = node.attr["value"].tensor
-    sizes = [dim.size for dim in tensor.tensor_shape.dim]
-    try:
-        width = tf.as_dtype(tensor.dtype).size
-    except TypeError:
-        raise _damaged(node, f"a value of the unknown type {tensor.dtype}") from None
-    if width and len(tensor.tensor_content) != math.prod(sizes) * width:
-        raise _damaged(
-            node,
-            f"a value of {len(tensor.tensor_content)} bytes for the shape {sizes} of "
-            f"{math.prod(sizes) * width} bytes",
-        )
 
 
 def _damaged(node: NodeDef, damage: str) -> ModelError:

@@ -47,8 +47,11 @@ def settled(
     for number, check in enumerate(checks):
         if passes([check], found):
             continue
+        inputs, earlier = list(checks[check]), list(checks)[:number]
         # Earlier checks of these inputs may want others of their inputs changed, too.
-        inputs = _checked_with(check, list(checks)[:number], checks)
+        for other in reversed(earlier):
+            if any(spec in inputs for spec in checks[other]):
+                inputs = [spec for spec in checks[other] if spec not in inputs] + inputs
         if len(inputs) > _MOST_INPUTS:
             continue
         # Made one after the other: of large inputs not all kinds fit into memory.
@@ -64,21 +67,10 @@ def settled(
                 return found
             tensors = [each.tensor for each in inputs]
             tried = found | {t: value() for t, value in zip(tensors, values, strict=True)}
-            if passes([check], tried) and passes(list(checks)[:number], tried):
+            if passes([check], tried) and passes(earlier, tried):
                 found = tried
                 break
     return found
-
-
-def _checked_with(
-    check: str, earlier: Sequence[str], checks: Mapping[str, Sequence[TensorSpec]]
-) -> list[TensorSpec]:
-    """The inputs of a check, and those that earlier checks tie to them."""
-    inputs = list(checks[check])
-    for other in reversed(earlier):
-        if any(spec in inputs for spec in checks[other]):
-            inputs = [spec for spec in checks[other] if spec not in inputs] + inputs
-    return inputs
 
 
 def _checks_of_inputs(

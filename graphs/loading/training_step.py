@@ -73,10 +73,15 @@ def _differentiated(
     flat: FlatGraph, trained: Sequence[Variable]
 ) -> tuple[GraphDef, tuple[str, ...], int]:
     """The graph with a step's ops, its fetches, and how many variables it updates."""
-    graph = tf.Graph()
+    graph, given = tf.Graph(), copy.deepcopy(flat.graph_def)
+    # Custom gradients are Python of the process that built the model: tf.custom_gradient registers
+    # a function under a numbered name, and what has that number here, if anything, belongs to
+    # another graph. Without it the marked IdentityN passes gradients on to the ops that computed
+    # the value, and the same function is differentiated op by op.
+    for node in (node for _, nodes in bodies(given) for node in nodes):
+        node.attr.pop(_CUSTOM_GRADIENT, None)
     try:
         with graph.as_default():
-            given = _natural_gradients(flat.graph_def)
             tf.compat.v1.import_graph_def(never_evaluated(given), name="")
             with tf.name_scope(SCOPE):
                 loss = _loss(graph, flat.fetches)
@@ -128,20 +133,6 @@ def _update(handle: Tensor, gradient: Tensor) -> Operation:
     if is_resource:
         return tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=rate, delta=gradient)
     return tf.raw_ops.ApplyGradientDescent(var=handle, alpha=rate, delta=gradient).op
-
-
-def _natural_gradients(graph_def: GraphDef) -> GraphDef:
-    """A copy without custom gradients, which are Python of the process that built the model.
-
-    tf.custom_gradient registers a function under a numbered name; what has that number in this
-    process, if anything, belongs to another graph. Without it the marked IdentityN passes gradients
-    on to the ops that computed the value, and the same function is differentiated op by op.
-    """
-    result = copy.deepcopy(graph_def)
-    for node in (node for _, nodes in bodies(result) for node in nodes):
-        if _CUSTOM_GRADIENT in node.attr:
-            del node.attr[_CUSTOM_GRADIENT]
-    return result
 
 
 def _merged(original: GraphDef, step: GraphDef) -> GraphDef:

@@ -143,7 +143,10 @@ def price(
     op_seconds = np.zeros((num_ops, cluster.num_devices))
     of_kind: dict[Device, FloatArray] = {}
     for d, device in enumerate(cluster.devices):
-        kind = _kind(device)
+        # Without what can't change its prices, so that each kind is priced once.
+        kind = dataclasses.replace(
+            device, name="", memory_bytes=0, address="", source="", network=""
+        )
         if kind not in of_kind:
             seconds = node_seconds(flat, asked, device)
             of_kind[kind] = np.bincount(op_of_node, seconds, num_ops).astype(np.float64)
@@ -262,11 +265,6 @@ def _covered(flat: FlatGraph, properties: TensorProperties, asked: NodeWork) -> 
             is_counted = unit in asked.trip_counts and unit != node.name
             covered[i] = inner_priced[i] or (is_counted and covered[i])
     return covered
-
-
-def _kind(device: Device) -> Device:
-    """The device without what can't change its prices, so that each kind is priced once."""
-    return dataclasses.replace(device, name="", memory_bytes=0, address="", source="", network="")
 
 
 def _notes(

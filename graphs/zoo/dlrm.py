@@ -5,6 +5,7 @@
 2048, SGD. Only the rows that a batch looks up are updated. vocab_size caps the rows of a table.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,9 @@ def build(settings: Mapping[str, int]) -> Network:
         for table, part in enumerate(spread(rows, range(_NUM_PARTS))):
             ids = network.placeholder(f"ids_{table}", tf.int32, (batch_size,))
             with network.part(part), tf.name_scope(f"table_{table}"):
-                looked_up.append(_looked_up(network, ids, rows[table], hidden_size))
+                shape, limit = [rows[table], hidden_size], 1 / math.sqrt(rows[table])
+                start = functools.partial(tf.random.uniform, shape, -limit, limit)
+                looked_up.append(tf.gather(network.variable("table", shape, start), ids))
         labels = network.placeholder("labels", tf.float32, (batch_size,))
         widths = [max(1, width // settings["width_divisor"]) for width in (*_BOTTOM, *_TOP)]
         with network.part(0):
@@ -78,13 +81,6 @@ def spread(sizes: Sequence[int], parts: Sequence[int]) -> list[int]:
         for index, part in zip(indices, spread([sizes[i] for i in indices], side), strict=True):
             part_of[index] = part
     return part_of
-
-
-def _looked_up(network: Network, ids: Tensor, num_rows: int, hidden_size: int) -> Tensor:
-    shape = [num_rows, hidden_size]
-    limit = 1 / math.sqrt(num_rows)
-    table = network.variable("table", shape, lambda: tf.random.uniform(shape, -limit, limit))
-    return tf.gather(table, ids)
 
 
 def _perceptron(network: Network, name: str, inputs: Tensor, widths: Sequence[int]) -> Tensor:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import graphs.late_tensorflow as tf
 from graphs.names import op_of
-from graphs.protos import Graph, GraphDef, NodeDef, Operation
+from graphs.protos import Graph, GraphDef, Operation
 
 PART_ATTRIBUTE = "_tfplace_expert_part"
 PARTS_ATTRIBUTE = "_tfplace_expert_parts"
@@ -59,25 +59,15 @@ def expert_placement(
         )
     known = dict(device_of_op)
     for name in op_names:
-        if name not in known:
-            _follow(name, nodes, device_of_op, known)
+        # It follows the first of its inputs, and of theirs, that carries a part.
+        follows, way = name, dict[str, None]()
+        while follows in nodes and follows not in known and follows not in way:
+            way[follows] = None
+            producers = [op_of(tensor) for tensor in nodes[follows].input]
+            placed = (producer for producer in producers if producer in device_of_op)
+            follows = next(placed, producers[0] if producers else "")
+        known.update(dict.fromkeys(way, known.get(follows)))
     return {name: known.get(name) for name in op_names}
-
-
-def _follow(
-    name: str,
-    nodes: dict[str, NodeDef],
-    device_of_op: dict[str, int | None],
-    known: dict[str, int | None],
-) -> None:
-    """Adds what an op follows: the first of its inputs, and of theirs, that carries a part."""
-    way: dict[str, None] = {}
-    while name in nodes and name not in known and name not in way:
-        way[name] = None
-        producers = [op_of(tensor) for tensor in nodes[name].input]
-        placed = (producer for producer in producers if producer in device_of_op)
-        name = next(placed, producers[0] if producers else "")
-    known.update(dict.fromkeys(way, known.get(name)))
 
 
 def spread_parts(graph: Graph, num_parts: int) -> None:
@@ -101,7 +91,9 @@ def spread_parts(graph: Graph, num_parts: int) -> None:
             consumers = (user for tensor in op.outputs for user in tensor.consumers())
             parts = (part_of_op.get(user.name, CPU) for user in consumers)
             part_of_op[op.name] = next((part for part in parts if part != CPU), CPU)
-    _write(ops, part_of_op, num_parts)
+    for op in ops:
+        op._set_attr(PART_ATTRIBUTE, tf.compat.v1.AttrValue(i=part_of_op[op.name]))
+        op._set_attr(PARTS_ATTRIBUTE, tf.compat.v1.AttrValue(i=num_parts))
 
 
 def _leading_part(op: Operation, part_of_op: dict[str, int]) -> int | None:
@@ -114,9 +106,3 @@ def _leading_part(op: Operation, part_of_op: dict[str, int]) -> int | None:
             return part_of_op[leader]
     inputs = [part_of_op.get(tensor.op.name, CPU) for tensor in op.inputs]
     return next((part for part in inputs if part != CPU), None)
-
-
-def _write(ops: Iterable[Operation], part_of_op: dict[str, int], num_parts: int) -> None:
-    for op in ops:
-        op._set_attr(PART_ATTRIBUTE, tf.compat.v1.AttrValue(i=part_of_op[op.name]))
-        op._set_attr(PARTS_ATTRIBUTE, tf.compat.v1.AttrValue(i=num_parts))

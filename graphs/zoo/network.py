@@ -136,20 +136,18 @@ class Network:
                 with self.part(self.num_parts - 1):
                     loss = tf.add(loss, penalty, name="decayed_loss")
             loss = tf.identity(loss, name="loss")
-            train_op = tf.group(self._apply(loss, training), *self.updates, name="train_op")
+            variables = v1.trainable_variables()
+            method = tf.AggregationMethod.EXPERIMENTAL_TREE if training.running_sum else None
+            gradients = v1.gradients(loss, variables, aggregation_method=method)
+            if training.dense_gradients:
+                gradients = [tf.convert_to_tensor(g, name="dense_gradient") for g in gradients]
+            if training.clip_norm is not None:
+                gradients, _ = tf.clip_by_global_norm(gradients, training.clip_norm, name="clip")
+            pairs = list(zip(gradients, variables, strict=True))
+            applied = training.optimizer().apply_gradients(pairs, name="apply")
+            train_op = tf.group(applied, *self.updates, name="train_op")
             # apply_gradients has put its own op there, which leaves out the moving averages.
             self.graph.clear_collection(v1.GraphKeys.TRAIN_OP)
             self.graph.add_to_collection(v1.GraphKeys.TRAIN_OP, train_op)
             tf.group(*[v.initializer for v in v1.global_variables()], name="init")
         expert.spread_parts(self.graph, self.num_parts)
-
-    def _apply(self, loss: Tensor, training: Training) -> Operation:
-        variables = v1.trainable_variables()
-        method = tf.AggregationMethod.EXPERIMENTAL_TREE if training.running_sum else None
-        gradients = v1.gradients(loss, variables, aggregation_method=method)
-        if training.dense_gradients:
-            gradients = [tf.convert_to_tensor(each, name="dense_gradient") for each in gradients]
-        if training.clip_norm is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, training.clip_norm, name="clip")
-        pairs = list(zip(gradients, variables, strict=True))
-        return training.optimizer().apply_gradients(pairs, name="apply")

@@ -37,8 +37,11 @@ def build(settings: Mapping[str, int]) -> Network:
             for name in ("source_tokens", "target_inputs", "target_outputs")
         ]
         with network.part(0), tf.name_scope("source_embedding"):
-            source = embedded_steps(network, feeds[0], vocab_size, hidden_size)
-        states = _encoder(network, source, settings)
+            states = embedded_steps(network, feeds[0], vocab_size, hidden_size)
+        for layer in range(num_layers // 2):  # of the encoder
+            with network.part(layer), tf.name_scope(f"encoder_{layer}"):
+                is_residual = layer >= _FIRST_RESIDUAL_LAYER
+                states = lstm_layer(network, states, hidden_size, is_residual)
         with network.part(num_layers - 1), tf.name_scope("attention"):
             attention = Attention(network, states, hidden_size)
         with network.part(num_layers // 2), tf.name_scope("target_embedding"):
@@ -88,17 +91,6 @@ class Attention:
         scores = tf.reshape(tf.matmul(hidden, self._score_kernel), [batch_size, num_steps])
         weights = tf.expand_dims(tf.nn.softmax(scores), 1)
         return tf.squeeze(tf.matmul(weights, self._memory), 1)
-
-
-def _encoder(
-    network: Network, steps: Sequence[Tensor], settings: Mapping[str, int]
-) -> Sequence[Tensor]:
-    """The top layer's output of each source step."""
-    for layer in range(settings["num_layers"] // 2):
-        with network.part(layer), tf.name_scope(f"encoder_{layer}"):
-            is_residual = layer >= _FIRST_RESIDUAL_LAYER
-            steps = lstm_layer(network, steps, settings["hidden_size"], is_residual)
-    return steps
 
 
 def _decoder(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from graphs.protos import Tensor
 from graphs.zoo.convolutional import convolution, cross_entropy, dense
 from graphs.zoo.network import Network, Training, v1
 
@@ -38,7 +37,15 @@ def build(settings: Mapping[str, int]) -> Network:
         labels = network.placeholder("labels", tf.int32, (batch_size,))
         for part, block in enumerate(blocks):
             with network.part(part), tf.name_scope(f"block_{part}"):
-                images = _block(network, images, block, pool, divisor)
+                for number, (filters, kernel, stride) in enumerate(block):
+                    if not filters:
+                        images = tf.nn.max_pool2d(images, pool, 2, "SAME", name="pool")
+                        continue
+                    padding, width = "VALID" if stride > 1 else "SAME", max(1, filters // divisor)
+                    with tf.name_scope(f"conv_{number}"):
+                        outputs = convolution(network, images, width, kernel, stride, padding)
+                        bias = network.constant_weights("bias", [width])
+                        images = tf.nn.relu(tf.nn.bias_add(outputs, bias))
         outputs = tf.reshape(images, [batch_size, -1])
         for number, units in enumerate(_DENSE):
             with network.part(len(blocks) + number):
@@ -50,19 +57,3 @@ def build(settings: Mapping[str, int]) -> Network:
         loss, Training(lambda: v1.train.GradientDescentOptimizer(0.005), weight_decay=0.0)
     )
     return network
-
-
-def _block(
-    network: Network, images: Tensor, layers: list[tuple[int, int, int]], pool: int, divisor: int
-) -> Tensor:
-    for number, (filters, kernel, stride) in enumerate(layers):
-        if not filters:
-            images = tf.nn.max_pool2d(images, pool, 2, "SAME", name="pool")
-        else:
-            padding = "VALID" if stride > 1 else "SAME"
-            width = max(1, filters // divisor)
-            with tf.name_scope(f"conv_{number}"):
-                outputs = convolution(network, images, width, kernel, stride, padding)
-                bias = network.constant_weights("bias", [width])
-                images = tf.nn.relu(tf.nn.bias_add(outputs, bias))
-    return images

@@ -72,8 +72,7 @@ class MemoryPlan:
 
 def with_plan(graph_def: GraphDef, plan: MemoryPlan) -> GraphDef:
     """A copy of a graph in which these ops run again; RewriteError: the plan is not of it."""
-    planned = type(graph_def)()
-    planned.CopyFrom(graph_def)
+    planned = copy.deepcopy(graph_def)
     body = dict(bodies(planned))
     for function in {place[0] for place in plan.sums}:
         add_in_turn(function, body[function], [name for f, name in plan.sums if f == function])
@@ -123,8 +122,7 @@ def without_plan(graph_def: GraphDef, keeps_sums: bool = False) -> GraphDef:
     """The graph itself where it has no plan, else a copy without it, or without its copies."""
     if not has_plan(graph_def):
         return graph_def
-    cleared = type(graph_def)()
-    cleared.CopyFrom(graph_def)
+    cleared = copy.deepcopy(graph_def)
     library = library_of(cleared)
     for function, nodes in bodies(cleared):
         original = _originals(function, nodes, library)
@@ -160,9 +158,23 @@ def check_plan(given: GraphDef, planned: GraphDef) -> int:
         own = {node.name: node for node in nodes}
         original = _originals(function, nodes, library)
         for name in [node.name for node in nodes if MARK in node.attr]:
-            _check_copy(function, own[name], own, original, library)
+            # A copy is its original but for name, device, mark and one op that it waits for.
+            first, path = own.get(own[name].attr[MARK].s.decode()), op_path(function, name)
+            if first is None or MARK in first.attr:
+                raise RewriteError(f"checking {path!r}: what it runs again is not in the graph")
+            found, expected = copy.deepcopy(own[name]), copy.deepcopy(first)
+            found.name, found.device = first.name, first.device  # it may lie elsewhere
+            del found.attr[MARK]
+            _read_copies(found, original)
+            if KEPT in own[name].attr:
+                expected = _handing_back(function, first, own[name].attr[KEPT].i, library)
+            _read_copies(expected, original)
+            added = list(found.input)[len(expected.input) :]
+            del found.input[len(expected.input) :]
+            if not same_content(found, expected) or [n[0] for n in added] not in ([], ["^"]):
+                raise RewriteError(f"checking {path!r}: it is not the same op as {first.name!r}")
             if not has_no_effect(own[name], library) or own[name].op in NEVER_WRITE:
-                raise RewriteError(f"checking {op_path(function, name)!r}: it may not run twice")
+                raise RewriteError(f"checking {path!r}: it may not run twice")
             count += 1
     return count
 
@@ -209,31 +221,6 @@ def _handing_back(function: str, node: NodeDef, output: int, library: Library) -
     made.attr["T"].type = output_dtype(node, library, output)
     made.attr[KEPT].i = output
     return made
-
-
-def _check_copy(
-    function: str,
-    again: NodeDef,
-    own: Mapping[str, NodeDef],
-    original: Mapping[str, str],
-    library: Library,
-) -> None:
-    """A copy is its original but for name, device, mark and one op that it waits for."""
-    first, path = own.get(again.attr[MARK].s.decode()), op_path(function, again.name)
-    if first is None or MARK in first.attr:
-        raise RewriteError(f"checking {path!r}: what it runs again is not in the graph")
-    found = copy.deepcopy(again)
-    found.name, found.device = first.name, first.device  # it may lie elsewhere
-    del found.attr[MARK]
-    _read_copies(found, original)
-    expected = copy.deepcopy(first)
-    if KEPT in again.attr:
-        expected = _handing_back(function, first, again.attr[KEPT].i, library)
-    _read_copies(expected, original)
-    added = list(found.input)[len(expected.input) :]
-    del found.input[len(expected.input) :]
-    if not same_content(found, expected) or len(added) > 1 or any(n[0] != "^" for n in added):
-        raise RewriteError(f"checking {path!r}: it is not the same op as {first.name!r}")
 
 
 def _read_copies(node: NodeDef, copies: Mapping[str, str]) -> None:

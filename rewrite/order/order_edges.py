@@ -1,7 +1,8 @@
 """The edges of an order: what holds for all, how they are marked, added and taken out."""
 
 import copy
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 from scipy.sparse import coo_matrix
@@ -102,23 +103,20 @@ def check_order(graph_def: GraphDef, order: Iterable[OrderEdge]) -> None:
 def closing(calls: CallGraph, edges: "Iterable[PlacedEdge]") -> "Iterator[PlacedEdge]":
     """Those of the edges that lie on a cycle of their body."""
     for function, inside in by_key((edge[0], edge) for edge in edges).items():
-        yield from _closing_in(calls.body(function), inside)
-
-
-def _closing_in(nodes: Sequence[NodeDef], edges: "Sequence[PlacedEdge]") -> "list[PlacedEdge]":
-    own = edges_of(nodes)
-    index = {node.name: number for number, node in enumerate(nodes)}
-    goes_round = np.array([node.op == "NextIteration" for node in nodes], dtype=bool)
-    counts = (own.producer >= 0) & ~goes_round[own.producer]
-    source = np.array([index[first] for _, _, first in edges], dtype=np.int64)
-    target = np.array([index[node] for _, node, _ in edges], dtype=np.int64)
-    ends = (
-        np.concatenate([source, own.producer[counts]]),
-        np.concatenate([target, own.consumer[counts]]),
-    )
-    matrix = coo_matrix((np.ones(len(ends[0])), ends), shape=(len(nodes), len(nodes)))
-    _, circle = connected_components(matrix, directed=True, connection="strong")
-    return [e for e, at in zip(edges, circle[source] == circle[target], strict=True) if at]
+        nodes = calls.body(function)
+        own = edges_of(nodes)
+        index = {node.name: number for number, node in enumerate(nodes)}
+        goes_round = np.array([node.op == "NextIteration" for node in nodes], dtype=bool)
+        counts = (own.producer >= 0) & ~goes_round[own.producer]
+        source = np.array([index[first] for _, _, first in inside], dtype=np.int64)
+        target = np.array([index[node] for _, node, _ in inside], dtype=np.int64)
+        ends = (
+            np.concatenate([source, own.producer[counts]]),
+            np.concatenate([target, own.consumer[counts]]),
+        )
+        matrix = coo_matrix((np.ones(len(ends[0])), ends), shape=(len(nodes), len(nodes)))
+        _, circle = connected_components(matrix, directed=True, connection="strong")
+        yield from itertools.compress(inside, circle[source] == circle[target])
 
 
 MARK = "_order_after"

@@ -36,7 +36,17 @@ class KnownValues:
     """
 
     def __init__(self, flat: FlatGraph, properties: TensorProperties):
-        self._value_of = _of_shapes(flat, properties)
+        self._value_of: dict[str, np.ndarray] = {}
+        for node in flat.graph_def.node:
+            # Ops that read nothing of their input but its shape.
+            for index, name in enumerate(data_inputs(node)) if node.op in SHAPE_OPS else ():
+                shape = properties.shape(name)
+                if shape is None or min(shape, default=0) < 0:
+                    continue
+                dtype = np.dtype(properties.dtype_of[node.name][index])
+                number = {"Rank": len(shape), "Size": math.prod(shape)}.get(node.op)
+                value = np.array(shape if number is None else number, dtype=dtype)
+                self._value_of[f"{node.name}:{index}"] = value
         nodes = [
             node
             for node in flat.graph_def.node
@@ -58,23 +68,6 @@ class KnownValues:
     def learn(self, tensor: str, value: np.ndarray) -> None:
         """Adds a value that was found in another way."""
         self._value_of[tensor] = value
-
-
-def _of_shapes(flat: FlatGraph, properties: TensorProperties) -> dict[str, np.ndarray]:
-    """Values of ops that read nothing of their input but its shape."""
-    values = {}
-    for node in flat.graph_def.node:
-        if node.op not in SHAPE_OPS:
-            continue
-        for index, name in enumerate(data_inputs(node)):
-            shape = properties.shape(name)
-            if shape is None or min(shape, default=0) < 0:
-                continue
-            dtype = np.dtype(properties.dtype_of[node.name][index])
-            number = {"Rank": len(shape), "Size": math.prod(shape)}.get(node.op)
-            value = np.array(shape if number is None else number, dtype=dtype)
-            values[f"{node.name}:{index}"] = value
-    return values
 
 
 def _evaluate(

@@ -75,18 +75,15 @@ class Bodies:
         key = function, tuple(arguments)
         if key not in self._opened:
             try:
-                self._opened[key] = self._open(function, arguments)
+                graph_def = type(self._graph_def)(versions=self._graph_def.versions)
+                flat, outputs = opened_call(graph_def, function, self._library, arguments)
+                properties = infer_known(flat)
+                values = KnownValues(flat, properties)
+                names = [f"{argument_of_call(CALL, i)}:0" for i in range(len(arguments))]
+                self._opened[key] = Body(function, flat, properties, values, names, outputs)
             except ModelError:  # it is damaged, or its arguments contradict it
                 self._opened[key] = None
         return self._opened[key]
-
-    def _open(self, function: str, arguments: Sequence[Known]) -> Body:
-        graph_def = type(self._graph_def)(versions=self._graph_def.versions)
-        flat, outputs = opened_call(graph_def, function, self._library, arguments)
-        properties = infer_known(flat)
-        values = KnownValues(flat, properties)
-        names = [f"{argument_of_call(CALL, position)}:0" for position in range(len(arguments))]
-        return Body(function, flat, properties, values, names, outputs)
 
 
 def functions_of(node: NodeDef, library: Library) -> dict[str, str]:

@@ -96,7 +96,9 @@ def complete_list(facts: TensorFacts, node: NodeDef, inputs: Sequence[str]) -> N
     first = facts.elements.get(inputs[0], Element()) if inputs else Element()
     if node.op in ("TensorListReserve", "EmptyTensorList"):
         count = facts.value(inputs[1]) if node.op == "TensorListReserve" else None
-        facts.elements[output] = Element(length=_number(count), is_empty=True)
+        facts.elements[output] = Element(
+            length=None if count is None else int(count), is_empty=True
+        )
     elif node.op == "TensorListFromTensor":
         shape = facts.shape(inputs[0])
         facts.elements[output] = Element() if shape is None else _rows(shape)
@@ -170,7 +172,3 @@ def joined(one: Element, other: Element) -> Element:
 
 def _rows(shape: tuple[int, ...]) -> Element:
     return Element(shape[1:], length=shape[0] if shape[0] >= 0 else None)
-
-
-def _number(value: np.ndarray | None) -> int | None:
-    return None if value is None else int(value)

@@ -56,7 +56,7 @@ class NodeWriter:
         new = self.graph_def.node.add(op=op, name=name)
         new.input.extend(each.removesuffix(":0") for each in inputs)
         for attr, dtype in types.items():
-            new.attr[attr].type = _number(dtype)
+            new.attr[attr].type = tf.as_dtype(dtype).as_datatype_enum
         self.origin_of[name] = self.origin
         return new
 
@@ -112,10 +112,6 @@ class NodeWriter:
         """The name of what a shard reads: of a constant that was added here its own."""
         value = None if self._is_of_shard else self._value_of.get(tensor)
         return tensor if value is None else self.shared_const(value, shard)
-
-
-def _number(dtype: DType) -> int:
-    return tf.as_dtype(dtype).as_datatype_enum
 
 
 # Says how long the diagonals are of which a split step makes matrices.

@@ -205,25 +205,16 @@ def _opened(source: SourceModel) -> tuple[Mapping[str, str], FlatGraph]:
     """{Identity op of the step: the fetched tensor that it stands for}, and the opened step."""
     outputs, made = with_outputs(source)
     flat = flatten(made.graph_def, source.feeds, made.fetches, open_conditionals=False)
-    _require_own_feeds(flat)
-    return outputs, flat
-
-
-def _require_own_feeds(flat: FlatGraph) -> None:
-    """Refuses a fed tensor beside which other outputs of its op are read, or that is no first one.
-
-    In a split step the op's copies would make all of them, and nobody would read what is fed.
-    """
     fed = {op_of(spec.tensor) for spec in flat.feeds}
-    for node in flat.graph_def.node:
-        for name in data_inputs(node):
-            source = parse_input(name)
-            if source.op in fed and source.output:
-                raise UsageError(
-                    f"splitting the step: it reads {source.tensor!r} of an op that makes several "
-                    "outputs, of which one is fed; wanted inputs that are placeholders, or "
-                    "--shards=1"
-                )
+    for name in (name for node in flat.graph_def.node for name in data_inputs(node)):
+        tensor = parse_input(name)
+        # The op's copies would make all of its outputs, and nobody would read what is fed.
+        if tensor.op in fed and tensor.output:
+            raise UsageError(
+                f"splitting the step: it reads {tensor.tensor!r} of an op that makes several "
+                "outputs, of which one is fed; wanted inputs that are placeholders, or --shards=1"
+            )
+    return outputs, flat
 
 
 class _Readings:

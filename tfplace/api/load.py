@@ -137,7 +137,7 @@ def _require_workers(path: str, tasks: Mapping[str, DeviceKey]) -> None:
 
 def _require_seen(path: str, tasks: Mapping[str, DeviceKey]) -> None:
     """Without this TensorFlow would load some such models, and fail when they are called."""
-    seen = _seen() if tasks else []
+    seen = [device.name for device in tf.config.list_logical_devices()] if tasks else []
     keys = {device_key(name) for name in seen}
     for name, key in tasks.items():
         if key not in keys:
@@ -147,7 +147,3 @@ def _require_seen(path: str, tasks: Mapping[str, DeviceKey]) -> None:
                 "connect to its cluster first (tf.config.experimental_connect_to_cluster, an "
                 "example is in tfplace/docs/multiple_hosts.md)"
             )
-
-
-def _seen() -> list[str]:
-    return [device.name for device in tf.config.list_logical_devices()]

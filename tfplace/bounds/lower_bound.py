@@ -13,12 +13,14 @@ from tfplace.bounds.load_bound import DualWeights, best_weights, load_of, may_fi
 from tfplace.bounds.relaxation import (
     DeviceClasses,
     Edges,
+    Sweep,
     backward_edges,
     device_classes,
     forward_edges,
+    new_sweep,
+    soonest_elsewhere,
 )
 from tfplace.bounds.staying import Ancestors, new_ancestors, start_after_staying
-from tfplace.bounds.sweep import Sweep, new_sweep, soonest_elsewhere
 from tfplace.bounds.travel_bound import sharing_of, travel_bound
 
 # Sums in another order than the simulator's may come out higher by rounding.

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphs.host.compiled import compiled_part
 from graphs.op_graph import FloatArray, LongArray
-from tfplace.bounds.sweep import Sweep, head_on, soonest_elsewhere
+from tfplace.bounds.relaxation import Sweep, head_on, soonest_elsewhere
 from tfplace.simulation.event_heap import pop_event, pop_key, push_event, push_key
 
 # So many ancestors of an op are looked at; with fewer the bound is weaker and still true.

@@ -82,6 +82,10 @@ def step_roles(problem: Problem) -> StepRoles:
     np.minimum.at(quickest, role_of_op, seconds)
     part, tensors = _part(problem, kept, seconds)
     names_of_sums = list(map(_what_is_summed, graph.op_names, graph.op_types))
+    sums: dict[str, FloatArray] = {}
+    for op, name in enumerate(names_of_sums):
+        if name:
+            sums[name] = sums.get(name, 0.0) + seconds[op]
     return StepRoles(
         num_shards=num_shards,
         problem=part,
@@ -90,7 +94,7 @@ def step_roles(problem: Problem) -> StepRoles:
         gathers=gathers_shards(graph, shard)[kept],
         least=quickest[role_of_op[kept]],
         most=most[role_of_op[kept]],
-        sums=_sums(names_of_sums, seconds),
+        sums=sums,
         is_sum=np.array([bool(names_of_sums[op]) for op in kept], dtype=bool),
         sharing=_sharing(graph, shard, role_of_op, tensors, kept),
         step=problem,
@@ -101,15 +105,6 @@ def _what_is_summed(name: str, op_type: str) -> str:
     """What an op adds terms of; "" if it adds none of several shards."""
     found = _SUM.match(original_name(name)) if op_type in _ADDITIONS else None
     return found[1] if found else ""
-
-
-def _sums(names: Sequence[str], seconds: FloatArray) -> Mapping[str, FloatArray]:
-    """Seconds of all ops of each name but the empty one."""
-    found: dict[str, FloatArray] = {}
-    for op, name in enumerate(names):
-        if name:
-            found[name] = found.get(name, 0.0) + seconds[op]
-    return found
 
 
 def _least_shard(seconds: FloatArray, shard: IntArray) -> int:

@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from graphs.op_graph import FloatArray, IntArray, LongArray
+from graphs.op_graph import FloatArray
 from graphs.problem import Problem
 from tfplace.bounds.relaxation import DeviceClasses, least_hold, one_at_a_time
 from tfplace.grouping.quotient import BoolArray
@@ -105,23 +105,13 @@ def fans_of(
     member = np.concatenate([user[out], maker[into]])
     hold = np.full(graph.num_tensors + graph.num_ops, np.inf)
     np.minimum.at(hold, fan, least_hold(problem)[np.concatenate([tensor[out], tensor[into]])])
-    return _gathered(fan, member, hold, classes, (head, tail))
-
-
-def _gathered(
-    fan: LongArray,
-    member: IntArray,
-    hold: FloatArray,
-    classes: DeviceClasses,
-    around: tuple[FloatArray, FloatArray],
-) -> Fans:
-    """Sums and least values over the members of each fan; a member counts once."""
+    # Sums and least values over the members of each fan; a member counts once.
     own = (classes.seconds / classes.slots).min(axis=1)
     pairs = np.unique(np.stack([fan, member], axis=1), axis=0)
     fan, member = pairs[:, 0], pairs[:, 1]
     work = np.bincount(fan, own[member], minlength=len(hold)).astype(np.float64)
     outside = np.zeros(len(hold))
-    for seconds in around:
+    for seconds in (head, tail):
         least = np.full(len(hold), np.inf)
         np.minimum.at(least, fan, seconds[member])
         outside += np.where(np.isfinite(least), least, 0.0)

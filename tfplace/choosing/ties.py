@@ -87,15 +87,10 @@ def _without_one(problem: Problem, candidate: Candidate, most_ops: int) -> Itera
     ]
     most = max(most_ops // max(problem.num_ops, 1), LEAST_PAIRS)
     if len(pairs) > most:
-        sent = _sent_bytes(problem, device_of_op)
+        producer, user, num_bytes = problem.graph.op_edges()
+        sent = np.zeros((problem.num_devices, problem.num_devices), dtype=np.int64)
+        np.add.at(sent, (device_of_op[producer], device_of_op[user]), num_bytes)
+        sent = sent + sent.T  # what two devices send each other, counted for each use
         pairs = sorted(pairs, key=lambda pair: -sent[pair])[:most]
     for device, other in pairs:
         yield np.where(device_of_op == device, other, device_of_op).astype(np.int32)
-
-
-def _sent_bytes(problem: Problem, device_of_op: IntArray) -> LongArray:
-    """i8[D, D]: what two devices send each other, counted for each use."""
-    producer, user, num_bytes = problem.graph.op_edges()
-    sent = np.zeros((problem.num_devices, problem.num_devices), dtype=np.int64)
-    np.add.at(sent, (device_of_op[producer], device_of_op[user]), num_bytes)
-    return sent + sent.T

@@ -23,14 +23,13 @@ from tfplace.commands.outcome import (
 
 if TYPE_CHECKING:
     from tfplace.progress import Progress
-    from tfplace.runs.bench.run_cells import Grid
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet, then writes JSON, CSV, Markdown and a picture."""
     from tfplace.output_paths import require_unread, writable
     from tfplace.progress import progress_for
-    from tfplace.runs.bench.run_cells import BenchRun, num_failed, read_rows
+    from tfplace.runs.bench.run_cells import BenchRun, Grid, num_failed, read_rows
     from tfplace.runs.executors import executor_for
 
     wanted = "FILE.json, beside which FILE.csv, FILE.md and FILE.png are written"
@@ -54,7 +53,19 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         executor_for(values.executor, values.ray_address) as (executor, capacity),
         progress.working(),
     ):
-        grid = _grid(values, names, shards, capacity or len(os.sched_getaffinity(0)))
+        grid = Grid(
+            models=models,
+            clusters=clusters,
+            algorithms=names,
+            seeds=whole_numbers(split_names(values.seeds, "--seeds"), "--seeds"),
+            max_trials=values.max_trials,
+            budget_seconds=values.budget_seconds,
+            memory_reserve=values.memory_reserve,
+            shards=shards,
+            order=values.order,
+            # As many cells at once as the executor can run.
+            parallel=values.parallel or capacity or len(os.sched_getaffinity(0)),
+        )
         bench = BenchRun(grid, values.output, earlier, executor, functools.partial(_tell, progress))
         bench.run(grid.parallel)
     rows = bench.done
@@ -74,26 +85,6 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             EXIT_BAD_INPUT,
         )
     return 0
-
-
-def _grid(
-    values: flags.FlagValues, algorithms: Sequence[str], shards: int, capacity: int
-) -> "Grid":
-    """What the flags ask for, as many cells at once as the executor can run where none says."""
-    from tfplace.runs.bench.run_cells import Grid
-
-    return Grid(
-        models=split_names(values.models, "--models"),
-        clusters=split_names(values.clusters, "--clusters"),
-        algorithms=algorithms,
-        seeds=whole_numbers(split_names(values.seeds, "--seeds"), "--seeds"),
-        max_trials=values.max_trials,
-        budget_seconds=values.budget_seconds,
-        memory_reserve=values.memory_reserve,
-        shards=shards,
-        order=values.order,
-        parallel=values.parallel or capacity,
-    )
 
 
 def _require_named(models: Sequence[str], clusters: Sequence[str]) -> None:

@@ -88,7 +88,10 @@ class JobFile:
         except flags.Error:  # a flagfile that can't be opened: `parse` says so
             given_words, left_out = [*defaults, *own], []
         arguments, values = parse(command, given_words, JOB)
-        facts = _facts(arguments, values)
+        # {name: value} of what templates may name.
+        facts = {key: _text(values[key].value) for key in values if key not in OWN_FLAGS}
+        if arguments:
+            facts["model"] = _stem(arguments[0])
         name = _fitting(_filled(values.name, facts) if values.name else _default_name(words))
         facts["name"] = name
         given = given_flags(values, without=(*OWN_FLAGS, "format"))
@@ -173,14 +176,6 @@ def _words(line: str) -> list[str]:
         ) from None
     comment = next((i for i, word in enumerate(words) if word.startswith("#")), len(words))
     return words[:comment]
-
-
-def _facts(arguments: Sequence[str], values: flags.FlagValues) -> dict[str, str]:
-    """{name: value} of what templates may name, but for the job's name."""
-    facts = {key: _text(values[key].value) for key in values if key not in OWN_FLAGS}
-    if arguments:
-        facts["model"] = _stem(arguments[0])
-    return facts
 
 
 def _text(value: object) -> str:

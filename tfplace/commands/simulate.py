@@ -45,6 +45,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     simulated_step = predicted(arguments[0], values)
     prepared, prediction = simulated_step.prepared, simulated_step.prediction
 
+    from graphs.placement_file import placement_text
     from tfplace.report.report import order_text
     from tfplace.report.text import print_facts
     from tfplace.report.text_report import print_prediction, simulation_facts, simulation_sentences
@@ -57,7 +58,10 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         speed = placements_per_second(prepared.problem, placement, values.repeat)
     if out := text_output(values, {**vars(prediction), "placements_per_second": speed, **facts}):
         print_prediction(prediction, out)
-        print_facts([("placement", _placement(values.placement, len(placement)))], out)
+        told = "the one that the model came with"
+        if values.placement is not None:
+            told = placement_text(values.placement, len(placement))
+        print_facts([("placement", told)], out)
         if prediction.order is not None:
             seconds = prediction.step_seconds or math.inf
             print_facts([("order", order_text(prediction.order, seconds))], out)
@@ -72,12 +76,6 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         "change it, or let `tfplace optimize` find one",
         _STATUS_OF.get(prediction.obstacle, EXIT_BAD_INPUT),
     )
-
-
-def _placement(path: str | None, num_ops: int) -> str:
-    from graphs.placement_file import placement_text
-
-    return "the one that the model came with" if path is None else placement_text(path, num_ops)
 
 
 def predicted(model: str, values: flags.FlagValues) -> SimulatedStep:

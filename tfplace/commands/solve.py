@@ -28,7 +28,13 @@ _ENDINGS = (".json", ".npz")
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Searches a problem that any program may have written; TensorFlow is not needed."""
     _require_output(arguments[0], values)
-    _require_algorithm(values.algorithm)
+    require_known(values.algorithm)
+    if values.algorithm == "expert":
+        known = ", ".join(each for each in ALGORITHMS if each != "expert")
+        raise UsageError(
+            "reading --algorithm=expert: a problem's file says nothing of an expert; wanted one "
+            f"of auto, {known}"
+        )
     with writable(values.placement):
         from graphs.problem_file import arrays_as_they_stand, problem_of
         from tfplace.choosing.solve import solve
@@ -68,16 +74,6 @@ def _require_output(problem: str, values: flags.FlagValues) -> None:
             "for {op: device}, or .npz for the problem with the placement in it"
         )
     require_files({"--placement": path}, [problem], values.overwrite)
-
-
-def _require_algorithm(name: str) -> None:
-    require_known(name)
-    if name == "expert":
-        known = ", ".join(each for each in ALGORITHMS if each != name)
-        raise UsageError(
-            f"reading --algorithm={name}: a problem's file says nothing of an expert; wanted one "
-            f"of auto, {known}"
-        )
 
 
 def _write(

@@ -79,7 +79,10 @@ _COMPILE = {ANNEALING: _compile_annealing, STARTS_AND_BOUNDS: _compile_starts_an
 
 def tiny_problem(kind: str) -> Problem:
     """A CPU and two GPUs, and ops that use the one before and one further back."""
-    cluster = _cluster()
+    names = (("/device:CPU:0", "CPU"), ("/device:GPU:0", "GPU"), ("/device:GPU:1", "GPU"))
+    devices, apart = [Device(*name, 10**6, 1) for name in names], 1.0 - np.eye(len(names))
+    with np.errstate(divide="ignore"):
+        cluster = Cluster("tiny", "duplex", devices, apart / 10, 100.0 / apart)
     ops = np.arange(NUM_OPS, dtype=np.int32)
     uses = sorted({(tensor, op) for op in range(1, NUM_OPS) for tensor in (op - 1, op // 2)})
     use_tensor, use_op = np.array(uses, dtype=np.int32).T.copy()
@@ -115,14 +118,6 @@ def tiny_problem(kind: str) -> Problem:
         communication=cluster.communication,
         executor=None if kind == RULES_1_TO_6 else _executor(cluster.num_devices),
     )
-
-
-def _cluster() -> Cluster:
-    names = (("/device:CPU:0", "CPU"), ("/device:GPU:0", "GPU"), ("/device:GPU:1", "GPU"))
-    apart = 1.0 - np.eye(len(names))
-    with np.errstate(divide="ignore"):
-        rate = 100.0 / apart
-    return Cluster("tiny", "duplex", [Device(*name, 10**6, 1) for name in names], apart / 10, rate)
 
 
 def _executor(num_devices: int) -> ExecutorModel:

@@ -11,7 +11,7 @@ from graphs.problem import Infeasible, Problem
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.training_run import ExecutedNode, StepLimits
 from tfplace.preparing.executed_graph import attribute
-from tfplace.preparing.executed_run import ExecutedRun, execute
+from tfplace.preparing.executed_run import execute
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.simulated import Simulated
 
@@ -71,7 +71,8 @@ def traced_step(
     Args:
       step_seconds: predicted and measured.
     """
-    executed = _executed(prepared, placed.device_of_op)
+    graph_def, first = prepared.opened_on(placed.device_of_op), prepared.problem.device_names[0]
+    executed = execute(graph_def, prepared.opened_run(), prepared.cluster, first, TRACED_STEPS)
     if isinstance(executed, Infeasible):
         return executed
     traces = executed.steady_traces()
@@ -149,10 +150,3 @@ def traced_op_seconds(
 def _op_seconds_at(problem: Problem, device_of_op: IntArray) -> FloatArray:
     """f8[N]: predicted seconds of each op where it lies."""
     return problem.op_seconds[np.arange(problem.num_ops), device_of_op]
-
-
-def _executed(prepared: PreparedModel, device_of_op: IntArray) -> ExecutedRun | Infeasible:
-    """The opened run under a placement i4[N], traced."""
-    names = prepared.problem.device_names
-    graph_def = prepared.opened_on(device_of_op)
-    return execute(graph_def, prepared.opened_run(), prepared.cluster, names[0], TRACED_STEPS)

@@ -53,7 +53,11 @@ def print_fidelity(fidelity: Fidelity, out: Console) -> None:
     out.print(_pairs(fidelity))
     print_facts((("failed", f"{name}: {why}") for name, why in fidelity.failed.items()), out)
     if fidelity.traced:
-        out.print(_sources(fidelity))
+        # Predicted / traced of the placements that were taken apart.
+        sources = table(("taken apart", "ops", "between ops", "moving"), gap=1, name_width=24)
+        for step in fidelity.traced:
+            sources.add_row(step.name, *map(_amount, (step.compute, step.dispatch, step.transfer)))
+        out.print(sources)
         out.print(_op_types(fidelity))
     print_facts(_conclusion(fidelity), out)
 
@@ -97,14 +101,6 @@ def _pairs(fidelity: Fidelity) -> Table:
             f"{pair.transfers:,}",
         )
     return pairs
-
-
-def _sources(fidelity: Fidelity) -> Table:
-    """Predicted / traced of the placements that were taken apart."""
-    sources = table(("taken apart", "ops", "between ops", "moving"), gap=1, name_width=24)
-    for step in fidelity.traced:
-        sources.add_row(step.name, *map(_amount, (step.compute, step.dispatch, step.transfer)))
-    return sources
 
 
 def _amount(amount: Amount) -> str:

@@ -78,7 +78,19 @@ class Coarsening:
         """
         if max_groups < 1:
             raise ValueError(f"coarsening a problem: wanted max_groups >= 1, got {max_groups}")
-        quota = _groups_per_class(self._class_of_op, self._seconds, self._allowed, max_groups)
+        # One group for every class; more for those with a choice, by their seconds.
+        num_classes = int(self._class_of_op.max()) + 1
+        choices, weight = np.zeros(num_classes, dtype=np.int64), np.zeros(num_classes)
+        choices[self._class_of_op] = self._allowed.sum(axis=1)
+        np.add.at(weight, self._class_of_op, self._seconds if self._seconds.any() else 1.0)
+        weight *= choices > 1
+        quota = np.ones(num_classes, dtype=np.int32)
+        if weight.sum() > 0.0:
+            spare = max(max_groups - num_classes, 0)
+            share = spare * weight / weight.sum()
+            quota += np.floor(share).astype(np.int32)
+            left = spare - int(np.floor(share).sum())
+            quota[np.argsort(np.floor(share) - share, kind="stable")[:left]] += 1
         grouping = self._joined_down_to(quota)
         group_seconds = group_sums(self._seconds, grouping)
         class_of_group = self._class_of_group(grouping)
@@ -129,26 +141,6 @@ class Coarsening:
         return number
 
 
-def _groups_per_class(
-    class_of_op: IntArray, seconds: FloatArray, allowed: np.ndarray, max_groups: int
-) -> IntArray:
-    """i4[C]: one group for every class; more for those with a choice, by their seconds."""
-    num_classes = int(class_of_op.max()) + 1
-    choices = np.zeros(num_classes, dtype=np.int64)
-    choices[class_of_op] = allowed.sum(axis=1)
-    weight = np.zeros(num_classes)
-    np.add.at(weight, class_of_op, seconds if seconds.any() else 1.0)
-    weight *= choices > 1
-    quota = np.ones(num_classes, dtype=np.int32)
-    spare = max(max_groups - num_classes, 0)
-    if weight.sum() > 0.0:
-        share = spare * weight / weight.sum()
-        quota += np.floor(share).astype(np.int32)
-        left = spare - int(np.floor(share).sum())
-        quota[np.argsort(np.floor(share) - share, kind="stable")[:left]] += 1
-    return quota
-
-
 def _dearest_edge(edges: sparse.csr_array, class_of_group: IntArray) -> tuple[FloatArray, IntArray]:
     """Weight f8[G] and other end i4[G] of each group's dearest edge inside its class.
 
@@ -176,7 +168,13 @@ def _balanced_parts(
         return np.arange(len(seconds), dtype=np.int32)
     # Ops of no time weigh a little, so that they don't all end in one part.
     weights = seconds + max(seconds.sum(), 1e-12) / len(seconds) / 100.0
-    alone = _heavier_than_a_part(weights, parts)
+    # Vertices that weigh more than an even part of them and all that is lighter, heaviest first:
+    # METIS can't balance these, leaves parts empty and complains on standard output.
+    order = np.argsort(-weights, kind="stable")
+    left = weights.sum() - np.cumsum(weights[order]) + weights[order]
+    even = left / np.maximum(parts - np.arange(len(weights)), 1)
+    light = np.flatnonzero((weights[order] <= even) | (np.arange(len(weights)) >= parts - 1))
+    alone = order[: light[0]]
     rest = np.setdiff1d(np.arange(len(seconds)), alone)
     part = np.zeros(len(seconds), dtype=np.int32)
     part[alone] = np.arange(len(alone))
@@ -187,30 +185,6 @@ def _balanced_parts(
     num_parts = parts - len(alone)
     part[rest] = len(alone) + minimum_cut(between, weights[rest], num_parts, imbalance, seed)
     return part
-
-
-def _heavier_than_a_part(weights: FloatArray, parts: int) -> IntArray:
-    """Vertices that weigh more than an even part of them and all that is lighter, heaviest first.
-
-    METIS can't balance such a vertex: it leaves parts empty and complains on standard output.
-    """
-    order = np.argsort(-weights, kind="stable")
-    left = weights.sum() - np.cumsum(weights[order]) + weights[order]
-    even = left / np.maximum(parts - np.arange(len(weights)), 1)
-    light = np.flatnonzero((weights[order] <= even) | (np.arange(len(weights)) >= parts - 1))
-    return order[: light[0]].astype(np.int32)
-
-
-def only_consumer(edges: sparse.csr_array) -> IntArray:
-    """i4[G]: the group that alone uses a group's tensors; where none or several do, the group.
-
-    Args:
-      edges: [G, G] directed, no diagonal; a stored entry is an edge whatever its weight.
-    """
-    consumer = np.arange(edges.shape[0], dtype=np.int32)
-    single = np.diff(edges.indptr) == 1
-    consumer[single] = edges.indices[edges.indptr[:-1][single]]
-    return consumer
 
 
 def joined(grouping: Grouping, target_of_group: IntArray) -> Grouping:
@@ -243,7 +217,11 @@ def colocrl_grouping(problem: Problem, placement: IntArray | None = None) -> Gro
     while True:
         class_of_group = np.zeros(grouping.num_groups, dtype=np.int32)
         class_of_group[grouping.group_of_op] = class_of_op
-        target = only_consumer(quotient(problem.graph, grouping, uses))
+        # The group that alone uses a group's tensors; where none or several do, the group itself.
+        edges = quotient(problem.graph, grouping, uses)
+        target = np.arange(grouping.num_groups, dtype=np.int32)
+        single = np.diff(edges.indptr) == 1
+        target[single] = edges.indices[edges.indptr[:-1][single]]
         stays = class_of_group[target] != class_of_group
         target[stays] = np.arange(grouping.num_groups, dtype=np.int32)[stays]
         merged = joined(grouping, target)

@@ -52,7 +52,13 @@ def layer_groups(
     kind = np.zeros(units.num_groups, dtype=np.int64)
     kind[units.group_of_op] = allowed_class(allowed, apart)
     seconds = group_sums(fastest_seconds(problem, allowed), units)
-    edges = _edges(problem, units, kind, seed)
+    cut = quotient(problem.graph, units, use_seconds(problem))
+    both: sparse.coo_array = (cut + cut.T).tocoo()
+    kept = (both.row < both.col) & (kind[both.row] == kind[both.col])
+    one, other, weight = both.row[kept], both.col[kept], both.data[kept]
+    noise: FloatArray = np.random.default_rng(seed).standard_normal(len(weight))
+    order = np.argsort(-weight * np.exp(WEIGHT_NOISE * noise), kind="stable")
+    edges = one[order], other[order]  # both ends of each between units of one kind, dearest first
     markers = np.flatnonzero(group_sums(problem.graph.op_persistent_bytes, units) > 0)
     marker = _watershed(edges, markers, units.num_groups)
     for _ in range(_NUM_ROUNDS):
@@ -65,19 +71,6 @@ def layer_groups(
         marker = _watershed(edges, markers, units.num_groups)
     label = np.where(marker >= 0, marker, units.num_groups + kind)
     return in_graph_order(label[units.group_of_op])
-
-
-def _edges(
-    problem: Problem, units: Grouping, kind: LongArray, seed: int
-) -> tuple[IntArray, IntArray]:
-    """Both ends i4[E] of each edge between units of one kind, the dearest first."""
-    cut = quotient(problem.graph, units, use_seconds(problem))
-    both: sparse.coo_array = (cut + cut.T).tocoo()
-    kept = (both.row < both.col) & (kind[both.row] == kind[both.col])
-    one, other, weight = both.row[kept], both.col[kept], both.data[kept]
-    noise: FloatArray = np.random.default_rng(seed).standard_normal(len(weight))
-    order = np.argsort(-weight * np.exp(WEIGHT_NOISE * noise), kind="stable")
-    return one[order], other[order]
 
 
 def _watershed(

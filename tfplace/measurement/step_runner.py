@@ -158,7 +158,12 @@ class SessionRunner:
         self._destroy = _destroy_ops(self._graph, _handles(self._graph.as_graph_def()))
         nodes = variable_nodes(graph_def)
         values, others = _starting_values(graph_def, run, request.seed)
-        for names in _in_turn(values, nodes):
+        # Large ones each alone. Values may come by the first device, which is the last to get its
+        # own.
+        ordered = sorted(values, key=lambda name: nodes[name].device, reverse=True)
+        small = [name for name in ordered if values[name].nbytes < SMALL_BYTES]
+        large = [[name] for name in ordered if values[name].nbytes >= SMALL_BYTES]
+        for names in [*large, small] if small else large:
             write_variables(self._session, {nodes[name].name: values[name] for name in names})
         for ops in others:
             self._session.run(ops)
@@ -216,16 +221,6 @@ def _prepared_graph(request: PrepareRequest, run: TrainingRun, runtime: RuntimeC
     return prepared
 
 
-def _pieces(graph_def: GraphDef) -> dict[str, list[NodeDef]]:
-    """{variable's op: what holds its pieces, in order}."""
-    found: dict[str, list[NodeDef]] = {}
-    known = variable_nodes(graph_def)
-    for name in sorted(known, key=lambda name: (len(name), name)):  # shard_10 behind shard_9
-        if CUT in known[name].attr:
-            found.setdefault(whole_of_piece(name), []).append(known[name])
-    return found
-
-
 def _container(request: PrepareRequest) -> str:
     return f"tfplace.slot.{request.slot}"  # TensorFlow refuses an underscore here
 
@@ -266,7 +261,10 @@ def _starting_values(
     initialization = run.initialization
     restore = [initialization.restore_op] if initialization.restore_op else []
     others = [ops for ops in (list(initialization.init_ops), restore) if ops]
-    pieces = _pieces(graph_def)
+    known, pieces = variable_nodes(graph_def), dict[str, list[NodeDef]]()  # in order
+    for name in sorted(known, key=lambda name: (len(name), name)):  # shard_10 behind shard_9
+        if CUT in known[name].attr:
+            pieces.setdefault(whole_of_piece(name), []).append(known[name])
     # A served model's optimizer, which the step never reads, would take memory for nothing.
     wanted = [*run.fetches, *initialization.init_ops, *restore]
     nodes = variable_nodes(subgraph(graph_def, wanted, run.feeds))
@@ -286,17 +284,6 @@ def _starting_values(
         names = [node.attr["shared_name"].s.decode() for node in own]
         values |= {name: whole[:0], **dict(zip(names, parts, strict=True))}
     return values, others
-
-
-def _in_turn(values: Mapping[str, np.ndarray], nodes: Mapping[str, NodeDef]) -> list[list[str]]:
-    """Which variables get their values together: large ones each alone.
-
-    Values may come by the first device, which is the last to get its own.
-    """
-    names = sorted(values, key=lambda name: nodes[name].device, reverse=True)
-    small = [name for name in names if values[name].nbytes < SMALL_BYTES]
-    large = [[name] for name in names if values[name].nbytes >= SMALL_BYTES]
-    return [*large, small] if small else large
 
 
 def _handles(graph_def: GraphDef) -> list[str]:

@@ -80,26 +80,16 @@ def attribute(nodes: Sequence[NodeDef], executed: Sequence[ExecutedNode]) -> Att
     may_be_taken = is_absent & ~is_source & ~_constants(nodes, index)
     claimed = set(root_of.values())
     nodes_of: dict[str, Sequence[int]] = {}
-    for node in executed:
-        root = root_of.get(node.name)
+    for made in executed:
+        root = root_of.get(made.name)
         if root is None:
             continue
         others: Iterable[int] = ()
-        own, its = (_LIBRARY_PREFIX.sub("", each.op) for each in (node, nodes[root]))
+        own, its = (_LIBRARY_PREFIX.sub("", each.op) for each in (made, nodes[root]))
         # It does more than the op of its name where it is of another type, or of a new name.
-        if node.name != nodes[root].name or own != its:
+        if made.name != nodes[root].name or own != its:
             others = _taken_over(root, nodes, index, may_be_taken, claimed)
-        nodes_of[node.name] = (root, *others)
-    return Attribution(nodes_of, is_absent, _places(nodes, index, executed, nodes_of))
-
-
-def _places(
-    nodes: Sequence[NodeDef],
-    index: Mapping[str, int],
-    executed: Sequence[ExecutedNode],
-    nodes_of: Mapping[str, Sequence[int]],
-) -> npt.NDArray[np.int64]:
-    """Attribution.place."""
+        nodes_of[made.name] = (root, *others)
     place = np.full(len(nodes), -1, dtype=np.int64)
     for position, made in enumerate(executed):
         here = np.array(nodes_of.get(made.name, ()), dtype=np.int64)
@@ -107,7 +97,7 @@ def _places(
     for i, node in enumerate(nodes):
         if place[i] < 0 and node.input:
             place[i] = max(place[index[op_of(name)]] for name in node.input)
-    return place
+    return Attribution(nodes_of, is_absent, place)
 
 
 def _taken_over(

@@ -70,7 +70,10 @@ class TimedStep:
         is_known = found >= 0
         whole = np.where(is_known, found, 0)
         is_copy = np.array([name not in index for name in node_names])
-        share = _shares(alone_seconds, self.alone_seconds[kind][whole])
+        price = self.alone_seconds[kind][whole]
+        is_priced = np.isfinite(alone_seconds) & np.isfinite(price) & (price > 0.0)
+        # How many times as long by price; 1 where no price is known.
+        share = np.divide(alone_seconds, price, out=np.ones(len(price)), where=is_priced)
         share = np.where(is_copy, np.minimum(share, 1.0), 1.0)
         is_absent = is_known & own.is_absent[whole]
         fixed = np.where(is_absent, 0.0, np.minimum(own.overhead_seconds, own.seconds[whole]))
@@ -82,12 +85,6 @@ class TimedStep:
             place=own.place[whole],
             is_by_unsplit=True,
         )
-
-
-def _shares(seconds: FloatArray, whole: FloatArray) -> FloatArray:
-    """How many times as long by price; 1 where no price is known."""
-    is_priced = np.isfinite(seconds) & np.isfinite(whole) & (whole > 0.0)
-    return np.divide(seconds, whole, out=np.ones(len(seconds)), where=is_priced)
 
 
 def with_prices_of_whole(

@@ -1,7 +1,7 @@
 """Seconds of the user's nodes on one device, out of a run that was looked at."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +65,12 @@ def traced_nodes(
     """
     traces = run.steady_traces()
     attribution = attribute(nodes, run.nodes)
-    everywhere = _seconds_of_rows(traces)
+    rows = by_key(each for trace in traces for each in trace.seconds_of_ops().items())
+    # {(op, device): seconds of a step}. An op that runs only in some steps (a summary, a branch)
+    # costs what it costs on average.
+    everywhere = {
+        key: float(np.median(each)) * len(each) / len(traces) for key, each in rows.items()
+    }
     here = {op: seconds for (op, where), seconds in everywhere.items() if where == device}
     busy = float(np.median([_busy_seconds(trace) for trace in traces]))
     work = run.work_seconds or busy
@@ -89,15 +94,6 @@ def traced_nodes(
         num_disturbed=len(run.traces) - len(traces),
         background_share=run.background_share,
     )
-
-
-def _seconds_of_rows(traces: Sequence[StepTrace]) -> Mapping[tuple[str, str], float]:
-    """{(op, device): seconds of a step}: median over the steps in which it ran, times their share.
-
-    An op that runs only in some steps (a summary, a branch) costs what it costs on average.
-    """
-    seen = by_key(each for trace in traces for each in trace.seconds_of_ops().items())
-    return {key: float(np.median(each)) * len(each) / len(traces) for key, each in seen.items()}
 
 
 def _busy_seconds(trace: StepTrace) -> float:

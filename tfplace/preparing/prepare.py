@@ -16,7 +16,7 @@ from graphs.building.build import BuiltGraph, origin_devices
 from graphs.building.colocation import with_lists_together
 from graphs.building.executed_controls import step_end, tied_end, without_implied, without_step_end
 from graphs.building.gradients import tied_gradients
-from graphs.cluster import Cluster, Device
+from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster, with_memory, with_precision
 from graphs.constraints import joined_by_user, matched_ops, pinned_devices, require_possible
 from graphs.devices_asked import given_placement, kept_beside_the_run, kept_devices
@@ -347,16 +347,11 @@ def places_of_shards(cluster: Cluster, num_shards: int) -> tuple[Place, ...]:
     Returns:
       Hosts, and devices of all hosts, numbered from 0 as the cluster has them.
     """
-    names = _hosts([d for d in cluster.devices if d.type != "CPU"] or list(cluster.devices))
+    devices = [d for d in cluster.devices if d.type != "CPU"] or list(cluster.devices)
+    # Hosts have addresses or network cards, or are tasks. Tasks of one device each and without
+    # addresses are processes on this host.
+    is_host = max(Counter(device.task for device in devices).values()) > 1
+    names = [device.host or (device.task if is_host else "") for device in devices]
     number = {name: i for i, name in enumerate(dict.fromkeys(names))}
     each = [(number[name], device) for device, name in enumerate(names)]
     return tuple(each[shard % len(each)] for shard in range(num_shards))
-
-
-def _hosts(devices: Sequence[Device]) -> list[str]:
-    """What tells the hosts of devices apart: their addresses or network cards, or their tasks.
-
-    Tasks of one device each and without addresses are processes on this host.
-    """
-    is_host = max(Counter(device.task for device in devices).values()) > 1
-    return [device.host or (device.task if is_host else "") for device in devices]

@@ -61,10 +61,11 @@ def with_traced_seconds(
         np.maximum.at(provenance[:, d], op_of_node, known)
         provenance[op_of_node[known == Provenance.SCALED], d] = Provenance.SCALED
     first = next(iter(traced.values()))
+    was_seen = provenance[np.isfinite(op_seconds)] >= Provenance.ABSENT
     return dataclasses.replace(
         costs,
         op_seconds=op_seconds,
-        source=_source(op_seconds, provenance, costs.source),
+        source="measured" if was_seen.all() else "mixed" if was_seen.any() else costs.source,
         covered=costs.covered | (provenance >= Provenance.ABSENT).any(axis=1),
         notes=(*costs.notes, *_notes(list(traced.values()))),
         provenance=provenance,
@@ -94,38 +95,24 @@ def _priced(
     seconds = nodes.seconds.copy()
     price = np.where(np.isfinite(alone), alone, 0.0)
     if never.any():
-        seconds[never] = _scaled(nodes, price, np.array(op_types), never)
+        # By what traced nodes of their types took. A small node shows what a kernel of its type
+        # takes to start, not how its time grows with sizes: a scalar's sum takes a thousand times
+        # its price.
+        traced = ~never & ~nodes.is_absent & (price > 0.0)
+        work = np.where(traced, np.maximum(nodes.seconds - nodes.overhead_seconds, 0.0), 0.0)
+        is_small, types = price < max(nodes.overhead_seconds, SMALL_SECONDS), np.array(op_types)
+        of_all = _ratio(work, price, traced & ~is_small, 1.0)
+        for op_type in np.unique(types[never]).tolist():
+            mine = types == op_type
+            ratio = _ratio(work, price, traced & mine & ~is_small, of_all)
+            start = _ratio(work, np.ones_like(work), traced & mine & is_small, 0.0)
+            own = mine & never
+            seconds[own] = nodes.overhead_seconds + start + ratio * price[own]
     return seconds, known
-
-
-def _scaled(
-    nodes: TracedNodes, price: FloatArray, op_types: np.ndarray, never: np.ndarray
-) -> FloatArray:
-    """f8[...] seconds of the nodes that `never` ran, by what traced nodes of their types took.
-
-    A small node shows what a kernel of its type takes to start, not how its time grows with sizes:
-    a scalar's sum takes a thousand times its price.
-    """
-    ran = ~np.isnan(nodes.seconds) & ~nodes.is_absent & (price > 0.0)
-    work = np.where(ran, np.maximum(nodes.seconds - nodes.overhead_seconds, 0.0), 0.0)
-    is_small = price < max(nodes.overhead_seconds, SMALL_SECONDS)
-    of_all = _ratio(work, price, ran & ~is_small, 1.0)
-    scaled = np.empty_like(price)
-    for op_type in np.unique(op_types[never]).tolist():
-        mine = op_types == op_type
-        ratio = _ratio(work, price, ran & mine & ~is_small, of_all)
-        start = _ratio(work, np.ones_like(work), ran & mine & is_small, 0.0)
-        scaled[mine] = nodes.overhead_seconds + start + ratio * price[mine]
-    return scaled[never]
 
 
 def _ratio(spent: FloatArray, priced: FloatArray, of: np.ndarray, otherwise: float) -> float:
     return float(spent[of].sum() / priced[of].sum()) if of.any() else otherwise
-
-
-def _source(op_seconds: FloatArray, provenance: np.ndarray, analytic: str) -> str:
-    known = provenance[np.isfinite(op_seconds)] >= Provenance.ABSENT
-    return "measured" if known.all() else "mixed" if known.any() else analytic
 
 
 def _notes(traced: Sequence[TracedNodes]) -> list[str]:

@@ -7,6 +7,7 @@ split step.
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -240,19 +241,16 @@ class BegunProof(contextlib.AbstractContextManager["BegunProof"]):
         bounded = prepared.unlimited or prepared.problem  # --max_devices chose among devices
         self.bound: InThread[float | None] = InThread(lambda: lower_bound_seconds(bounded))
         split = prepared.split
-        self.ops: BegunCases | None = (
-            None if split is None else interruption.unless_seen(lambda: _begun_ops(split), None)
-        )
+        self.ops: BegunCases | None = None
+        if split is not None and is_large(split):
+            cases = functools.partial(op_cases, split.flat, split.decisions, split.num_shards)
+            self.ops = interruption.unless_seen(
+                lambda: begun_cases(cases(), _half_of_memory()), None
+            )
 
     def __exit__(self, *error: object) -> None:
         if self.ops is not None:
             self.ops.__exit__()
-
-
-def _begun_ops(split: SplitModel) -> BegunCases | None:
-    if not is_large(split):
-        return None
-    return begun_cases(op_cases(split.flat, split.decisions, split.num_shards), _half_of_memory())
 
 
 ERROR = "error"

@@ -188,7 +188,7 @@ def _contradictions(
     prepared: PreparedModel, asked: Sequence[_Asked], matches: Mapping[str, Sequence[int]]
 ) -> Iterator[Misplaced]:
     """Ops of one colocation group whose device strings, or kernels, leave no common device."""
-    group = prepared.problem.graph.colocation_group
+    group, names = prepared.problem.graph.colocation_group, prepared.cluster.device_names
     kernels = np.isfinite(prepared.problem.op_seconds)
     members = by_key((int(group[a.op]), a) for a in asked if a.op >= 0 and group[a.op] >= 0)
     for number, ops in members.items():
@@ -197,25 +197,18 @@ def _contradictions(
         for a in said:
             common &= np.isin(np.arange(len(common)), matches[a.node.device])
         if said and not common.any():
-            yield _contradiction(ops, said, kernels, prepared.cluster.device_names)
-
-
-def _contradiction(
-    ops: Sequence[_Asked], said: Sequence[_Asked], kernels: np.ndarray, names: Sequence[str]
-) -> Misplaced:
-    """The first op that asks for a device other than the group's first, and why that can't be."""
-    first = said[0]
-    other = next((a for a in said if a.node.device != first.node.device), first)
-    reasons = [f"{first.path} asks for {first.node.device}"] if other is not first else []
-    for a in ops:
-        if len(reasons) < MAX_NAMED and not kernels[a.op].all():
-            where = _few([names[d] for d in np.flatnonzero(kernels[a.op]).tolist()])
-            has = f"kernels only on {where}" if where else "no kernel on any device"
-            reasons.append(f"{a.path} has {has}")
-    message = f"shares a device with {len(ops) - 1} ops (group of {ops[0].path}): "
-    return Misplaced(
-        other.path, other.node.op, other.node.device, COLOCATION, message + "; ".join(reasons)
-    )
+            # The first op that asks for a device other than the group's first.
+            first = said[0]
+            other = next((a for a in said if a.node.device != first.node.device), first)
+            reasons = [f"{first.path} asks for {first.node.device}"] if other is not first else []
+            for a in ops:
+                if len(reasons) < MAX_NAMED and not kernels[a.op].all():
+                    where = _few([names[d] for d in np.flatnonzero(kernels[a.op]).tolist()])
+                    has = f"kernels only on {where}" if where else "no kernel on any device"
+                    reasons.append(f"{a.path} has {has}")
+            message = f"shares a device with {len(ops) - 1} ops (group of {ops[0].path}): "
+            message += "; ".join(reasons)
+            yield Misplaced(other.path, other.node.op, other.node.device, COLOCATION, message)
 
 
 def _few(names: Sequence[str]) -> str:

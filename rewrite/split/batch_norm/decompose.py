@@ -62,7 +62,16 @@ def decompose_norms(
     answers = decide(flat, properties, batch, axis_of_feed, rules=_RULES).answer_of_op
     wanted = {name for name in training if is_across(answers[name])}
     users = _users_of_tensors(flat)
-    chosen = _pairs(flat, properties, users, training, wanted)
+    # Forward ops are taken apart with all their gradients; none that can't be.
+    chosen = set()
+    for name in wanted:
+        node = flat.nodes[name]
+        shape = properties.shape(node.input[0])
+        if node.op not in NORMS or shape is None or min(shape) < 1:
+            continue
+        readers, is_apart = _readers_of_reserved(flat, users, name)
+        if is_apart and readers <= training:
+            chosen |= {name, *readers}
     return _Rewriting(flat, properties, users, chosen).done() if chosen else (flat, properties)
 
 
@@ -281,26 +290,6 @@ def _count(attrs: Attributes, x: Tensor) -> Tensor:
     channels = x.shape[channel_axis(attrs)]
     size = tf.raw_ops.Size(input=x, out_type=tf.int64)  # tf.size would be a constant
     return tf.cast(size, tf.float32) / tf.constant(channels, tf.float32, name="channels")
-
-
-def _pairs(
-    flat: FlatGraph,
-    properties: TensorProperties,
-    users: Users,
-    training: set[str],
-    wanted: set[str],
-) -> set[str]:
-    """Forward ops to be taken apart with all their gradients; none that can't be."""
-    chosen = set()
-    for name in wanted:
-        node = flat.nodes[name]
-        shape = properties.shape(node.input[0])
-        if node.op not in NORMS or shape is None or min(shape) < 1:
-            continue
-        readers, is_apart = _readers_of_reserved(flat, users, name)
-        if is_apart and readers <= training:
-            chosen |= {name, *readers}
-    return chosen
 
 
 def _users_of_tensors(flat: FlatGraph) -> Users:

@@ -99,7 +99,14 @@ class ShardFunctions:
             arguments[op_of(numbers)] = _NUMBERS
             new.signature.input_arg.add(name=_NUMBERS, type=_INT32)
             shapes = OpenFunctionShapes(writer, numbers)
-        made = self._made_of(split, shard, writer, shapes)
+        nodes = [alone(node) for node in flat.graph_def.node]
+        copies = {node.name: [node.name] for node in nodes}
+        tensors = FunctionTensors(writer, shapes, split, shard)
+        builder = GraphBuilder(writer, split, [shard], copies, shapes, tensors, self.adapt)
+        for node in nodes:
+            builder.add(node)
+        pairs = zip(split.body.outputs, split.results, strict=True)
+        made = [tensors.parts(tensor, state)[0] for tensor, state in pairs]
         if is_open and returns:
             new.signature.output_arg.add(name=f"{_NUMBERS}_out", type=_INT32)
             results.append(f"{_NUMBERS}_out")
@@ -113,19 +120,6 @@ class ShardFunctions:
             new.signature.control_output.append(op)
             new.control_ret[op] = op
         return self._named(new, f"{split.body.function}_shard_{shard}", shard)
-
-    def _made_of(
-        self, split: DecidedFunction, shard: int, writer: NodeWriter, shapes: FunctionShapes
-    ) -> list[str]:
-        """Adds the ops of a shard's function; returns the tensors that it returns."""
-        nodes = [alone(node) for node in split.body.flat.graph_def.node]
-        copies = {node.name: [node.name] for node in nodes}
-        tensors = FunctionTensors(writer, shapes, split, shard)
-        builder = GraphBuilder(writer, split, [shard], copies, shapes, tensors, self.adapt)
-        for node in nodes:
-            builder.add(node)
-        pairs = zip(split.body.outputs, split.results, strict=True)
-        return [tensors.parts(tensor, state)[0] for tensor, state in pairs]
 
     def _named(self, function: FunctionDef, wanted: str, shard: int) -> str:
         content = function.SerializeToString(deterministic=True)

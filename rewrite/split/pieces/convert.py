@@ -180,7 +180,7 @@ def _traced(
     taken: Collection[str],
 ) -> list[FunctionDef]:
     def body(*handles: Tensor) -> None:
-        is_whole = [_size(own) > 0 for own in handles]
+        is_whole = [tf.reduce_prod(tf.raw_ops.VariableShape(input=own)) > 0 for own in handles]
         is_wanted = is_whole if act is _cut else [tf.logical_not(each) for each in is_whole]
 
         def each() -> Tensor:
@@ -209,10 +209,6 @@ def _traced(
 
 def _nothing() -> Tensor:
     return tf.constant(False)
-
-
-def _size(handle: Tensor) -> Tensor:
-    return tf.reduce_prod(tf.raw_ops.VariableShape(input=handle))
 
 
 def _read(handle: Tensor, dtype: DType) -> Tensor:

@@ -11,7 +11,7 @@ from graphs.function_library import called_function, library_of, rename_referenc
 from graphs.loading.feed_shapes import write_shapes
 from graphs.loading.saved_model_file import read_signatures
 from graphs.names import beside, data_inputs, free_name, op_of, parse_input, with_index
-from graphs.protos import FunctionDef, GraphDef, MetaGraphDef, NodeDef, ObjectGraph, shape_proto
+from graphs.protos import FunctionDef, GraphDef, MetaGraphDef, NodeDef, shape_proto
 from graphs.source_model import SourceModel, TensorSpec
 from rewrite import written_signature
 from rewrite.emit import saved_with
@@ -113,9 +113,16 @@ def write_split_signature(
     added = written_signature.whole_signature(name, meta_graph.signature_def)
     _add_whole_call(meta_graph, name, call, whole.signature.name, added)
     if meta_graph.HasField("object_graph_def"):
-        _add_whole_object(
-            meta_graph.object_graph_def, name, function_name, whole.signature.name, added
-        )
+        # An object beside that of the split step, so that TensorFlow 2 loads it.
+        objects, whole_name = meta_graph.object_graph_def, whole.signature.name
+        objects.concrete_functions[whole_name].CopyFrom(objects.concrete_functions[function_name])
+        signatures = written_signature.signature_map(objects)
+        if signatures is not None:
+            [child] = [each for each in signatures.children if each.local_name == name]
+            own = objects.nodes.add()
+            own.CopyFrom(objects.nodes[child.node_id])
+            own.bare_concrete_function.concrete_function_name = whole_name
+            signatures.children.add(node_id=len(objects.nodes) - 1, local_name=added)
     return function_name
 
 
@@ -236,17 +243,3 @@ def _add_whole_call(
         return own.name + tensor.removeprefix(call.name) if op_of(tensor) == call.name else tensor
 
     redirect_signatures(meta_graph, name, whole_tensor, adds_whole=True)
-
-
-def _add_whole_object(
-    objects: ObjectGraph, name: str, function: str, whole: str, added: str
-) -> None:
-    """Makes the unsplit step an object beside the split one, so that TensorFlow 2 loads it."""
-    objects.concrete_functions[whole].CopyFrom(objects.concrete_functions[function])
-    signatures = written_signature.signature_map(objects)
-    if signatures is not None:
-        [child] = [each for each in signatures.children if each.local_name == name]
-        own = objects.nodes.add()
-        own.CopyFrom(objects.nodes[child.node_id])
-        own.bare_concrete_function.concrete_function_name = whole
-        signatures.children.add(node_id=len(objects.nodes) - 1, local_name=added)

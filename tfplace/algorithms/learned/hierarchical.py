@@ -92,9 +92,10 @@ class Hierarchical:
         size = self.config.placements_per_grouping if self._has_choice else 1
         shape = (self._num_groups, size, self._problem.num_devices)
         devices, logs = self._placer.sample(sequence, distributions.gumbel_noise(self._rng, shape))
-        return HierarchicalProposal(
-            self._device_of_op(groups, devices), devices, logs, group_of_unit, sequence
-        )
+        wanted = devices[:, groups]
+        fits = self._allowed[np.arange(len(groups)), wanted]
+        device_of_op = np.where(fits, wanted, self._fallback).astype(np.int32)
+        return HierarchicalProposal(device_of_op, devices, logs, group_of_unit, sequence)
 
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """One policy gradient step of both parts; returns mean reward, losses and entropy."""
@@ -155,12 +156,6 @@ class Hierarchical:
             prior += self._rng.normal(scale=self.config.noise_scale, size=prior.shape)
         prior[:, ~self._allowed.any(axis=0)] = distributions.FORBIDDEN
         return GroupSequence(tf.constant(features), tf.constant(prior, tf.float32))
-
-    def _device_of_op(self, groups: IntArray, devices: IntArray) -> IntArray:
-        """i4[B, N] of groups i4[N] and devices i4[B, G]."""
-        wanted = devices[:, groups]
-        fits = self._allowed[np.arange(len(groups)), wanted]
-        return np.where(fits, wanted, self._fallback).astype(np.int32)
 
     def _descent_step(self, groups: Tensor, advantage: Tensor) -> Tensor:
         with tf.GradientTape() as tape:

@@ -289,7 +289,9 @@ def pipeline(problem: Problem, seed: int = 0, width: int = 1) -> IntArray:
     order = np.argsort(first, kind="stable")
     middle = np.cumsum(work[order]) - work[order] / 2.0
     devices = np.array(in_a_ring(problem), dtype=np.int32)
-    ends = np.cumsum(_speeds(problem, devices))[width - 1 :: width] * work.sum()
+    anywhere = np.isfinite(problem.op_seconds[:, devices]).all(axis=1)
+    speeds = 1.0 / np.maximum(problem.op_seconds[anywhere][:, devices].sum(axis=0), 1e-12)
+    ends = np.cumsum(speeds / speeds.sum())[width - 1 :: width] * work.sum()
     stage = np.empty(num_layers, dtype=np.int64)
     stage[order] = np.minimum(np.searchsorted(ends, middle), len(devices) // width - 1)
     place = stage[layer] * width + np.maximum(shard_of_op(problem), 0) % width
@@ -302,11 +304,3 @@ def pipelines(problem: Problem, seed: int = 0) -> IntArray:
     is_dealt = 1 < num_shards < num_devices and num_devices % num_shards == 0
     widths = (1, num_shards) if is_dealt else (1,)
     return np.stack([pipeline(problem, seed, width) for width in widths])
-
-
-def _speeds(problem: Problem, devices: IntArray) -> np.ndarray:
-    """f8[D]: shares of the work that devices do in equal times."""
-    anywhere = np.isfinite(problem.op_seconds[:, devices]).all(axis=1)
-    seconds = problem.op_seconds[anywhere][:, devices].sum(axis=0)
-    speeds: np.ndarray = 1.0 / np.maximum(seconds, 1e-12)
-    return speeds / speeds.sum()

@@ -108,24 +108,22 @@ def _comparison(
     if ran[best] is ran[PLACED]:  # one placement under two names was timed once
         return dataclasses.replace(result, baseline=best, verdict=NO_DIFFERENCE)
     confidence = confidence_of_look(looks_at(limits.min_steps, limits.max_steps))
-    gain = speedup(ran[best].step_seconds, ran[PLACED].step_seconds, seed, confidence)
+    before, after = ran[best].step_seconds, ran[PLACED].step_seconds
+    gain = speedup(before, after, seed, confidence)
+    noise, rounds = [*result.noise], min(len(before), len(after))
+    # The speed-up itself may have changed, which interleaving doesn't cancel.
+    if change := drift(before[:rounds] / after[:rounds], seed):
+        noise.append(
+            f"the speed-up changed by {change:+.0%} from the first half of the runs to the second"
+        )
     return dataclasses.replace(
         result,
         baseline=best,
         speedup=gain.ratio,
         speedup_ci95=gain.ci95,
         verdict=gain.verdict,
-        noise=[*result.noise, *_drift_of_ratio(ran[best], ran[PLACED], seed)],
+        noise=noise,
     )
-
-
-def _drift_of_ratio(baseline: Timings, placed: Timings, seed: int) -> list[str]:
-    """A sentence where the speed-up itself changed, which interleaving doesn't cancel."""
-    rounds = min(len(baseline.step_seconds), len(placed.step_seconds))
-    change = drift(baseline.step_seconds[:rounds] / placed.step_seconds[:rounds], seed)
-    if not change:
-        return []
-    return [f"the speed-up changed by {change:+.0%} from the first half of the runs to the second"]
 
 
 def _noise(timings: Mapping[str, Timing | str], background: float | None) -> list[str]:
@@ -156,9 +154,10 @@ def placements_to_compare(
     candidates: Sequence[Candidate], chosen: Candidate
 ) -> dict[str, IntArray]:
     """{"given", "single", "placed": i4[N]}, without those that --max_devices forbids."""
-    named = {c.name: c.device_of_op for c in candidates if c.name in BASELINES and _may(c)}
+    named = {
+        each.name: each.device_of_op
+        for each in candidates
+        if each.name in BASELINES
+        and not (isinstance(each.outcome, Infeasible) and each.outcome.reason == LIMIT)
+    }
     return {**named, PLACED: chosen.device_of_op}
-
-
-def _may(candidate: Candidate) -> bool:
-    return not (isinstance(candidate.outcome, Infeasible) and candidate.outcome.reason == LIMIT)

@@ -46,7 +46,15 @@ def estimate(
     found = _fitted(model, *steps)
     if model.has_been_taught:
         without = _fitted(model.forgetting(), *steps)
-        if _gains(without, found, *steps) > CONTRADICTED:
+        # By how much the log posterior of one is better, where both may miss as much as it does.
+        scale = np.hypot(noise, without.corrections.missed)
+        losses = [
+            _Fit(each.corrections.model, *steps[:2], scale).loss(
+                each.corrections.theta, each.residual
+            )
+            for each in (found, without)
+        ]
+        if losses[0] - losses[1] > CONTRADICTED:
             return without.corrections
     return found.corrections
 
@@ -65,32 +73,14 @@ def _fitted(
     fit = _Fit(model, placements, log_seconds, np.hypot(noise, LEAST_MISS))
     found = [fit.best_from(start) for start in (model.as_taken, model.with_slower_links(SLOWER))]
     theta, residual = min(found, key=lambda each: fit.loss(*each))
-    missed = _missed(residual, len(theta))
+    # The share by which predictions miss half of the steps; few steps can't show all of it.
+    freedom = len(residual) / max(len(residual) - len(theta), 1)
+    spread = _SD_OF_MAD * float(np.median(np.abs(residual))) * np.sqrt(freedom)
+    missed = float(np.clip(spread, LEAST_MISS, MOST_MISS))
     if missed > LEAST_MISS:  # then less is known than it seems
         fit = _Fit(model, placements, log_seconds, np.hypot(noise, missed))
         theta, residual = fit.best_from(theta)
     return _Found(Corrections(model, theta, fit.covariance(theta, residual), missed), residual)
-
-
-def _gains(
-    one: _Found, other: _Found, placements: IntArray, log_seconds: FloatArray, noise: FloatArray
-) -> float:
-    """By how much the log posterior of one is better, where both may miss as much as it does."""
-    scale = np.hypot(noise, one.corrections.missed)
-    losses = [
-        _Fit(each.corrections.model, placements, log_seconds, scale).loss(
-            each.corrections.theta, each.residual
-        )
-        for each in (other, one)
-    ]
-    return losses[0] - losses[1]
-
-
-def _missed(residual: FloatArray, num_numbers: int) -> float:
-    """The share by which predictions miss half of the steps; few steps can't show all of it."""
-    freedom = len(residual) / max(len(residual) - num_numbers, 1)
-    spread = _SD_OF_MAD * float(np.median(np.abs(residual))) * np.sqrt(freedom)
-    return float(np.clip(spread, LEAST_MISS, MOST_MISS))
 
 
 class _Fit:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 import numpy as np
 
 from graphs.by_key import by_key
-from graphs.op_graph import FloatArray, IntArray
+from graphs.op_graph import FloatArray
 from graphs.problem import Infeasible
 from tfplace.choosing.baselines import Plan
 from tfplace.choosing.forward_model import ForwardModel
@@ -36,7 +36,13 @@ class Knowledge:
         self._plans.update({plan.name: plan for plan in plans if plan.name in seconds})
         self._times.add_round(seconds)
         if seconds:
-            self.corrections = self._estimated()
+            known, noise = self._times.seconds(), self._times.noise()
+            self.corrections = estimate(
+                self.corrections.model,
+                np.array([self._plans[name].device_of_op for name in known]),
+                np.array([*known.values()]),
+                np.array([noise[name] for name in known]),
+            )
 
     def by_speed(self) -> list[tuple[Plan, float]]:
         """Measured placements and their steps, the fastest first."""
@@ -63,16 +69,6 @@ class Knowledge:
         one, other = self.corrections.model.seconds(theta, both)
         return float(1.0 - other / one) + self.corrections.missed - LEAST_MISS
 
-    def _estimated(self) -> Corrections:
-        seconds, noise = self._times.seconds(), self._times.noise()
-        names = list(seconds)
-        return estimate(
-            self.corrections.model,
-            np.array([self._plans[name].device_of_op for name in names]),
-            np.array([seconds[name] for name in names]),
-            np.array([noise[name] for name in names]),
-        )
-
 
 class Proposer:
     """Chooses what the next round measures."""
@@ -97,7 +93,8 @@ class Proposer:
     ) -> dict[bytes, Plan]:
         """What searches find on plausible machines and that promises more than the noise there."""
         corrections, found = knowledge.corrections, dict[bytes, Plan]()
-        starts, seen = self._starts(fastest), knowledge.seen
+        plans, seen = [*fastest[: self._config.num_starts], *self._known], knowledge.seen
+        starts = np.array([plan.device_of_op for plan in plans], dtype=np.int32)
         drawn = [corrections.drawn(self._rng) for _ in range(self._config.max_drawn)]
         for number, theta in enumerate([corrections.theta, *drawn]):  # the most plausible first
             if len(found) > self._config.num_drawn:
@@ -111,10 +108,6 @@ class Proposer:
             if plan.key not in seen and promised > knowledge.noise():
                 found.setdefault(plan.key, plan)
         return found
-
-    def _starts(self, fastest: Sequence[Plan]) -> IntArray:
-        plans = [*fastest[: self._config.num_starts], *self._known]
-        return np.array([plan.device_of_op for plan in plans], dtype=np.int32)
 
     def _known_by_prediction(self, knowledge: Knowledge, others: Set[bytes]) -> list[Plan]:
         """Known placements that were not measured yet, the fastest by prediction first."""

@@ -6,7 +6,7 @@ plausible (Thompson sampling: Thompson, Biometrika 1933), so that what might gai
 is open is learned. It ends with the time, or when no search promises more than the noise.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -89,7 +89,15 @@ class _Loop:
             elif len(runs):
                 ran[plan.name] = runs
         knowledge.add_round(plans, ran)
-        self._rounds.append(_round(plans, predicted, ran, knowledge.corrections.values()))
+        steps = [
+            MeasuredStep(
+                plan.name,
+                float(seconds),
+                float(np.median(ran[plan.name])) if plan.name in ran else None,
+            )
+            for plan, seconds in zip(plans, predicted, strict=True)
+        ]
+        self._rounds.append(Round(steps, knowledge.corrections.values()))
         self._num_idle = 0 if self._has_gained(before) else self._num_idle + 1
 
     def learned(self) -> Learned:
@@ -105,20 +113,3 @@ class _Loop:
             return bool(now)
         seconds = {plan.key: seconds for plan, seconds in now}
         return now[0][1] < seconds[before[0][0].key] * (1.0 - self.knowledge.noise())
-
-
-def _round(
-    plans: Sequence[Plan],
-    predicted: FloatArray,
-    ran: Mapping[str, FloatArray],
-    corrected: Mapping[str, tuple[float, float, float]],
-) -> Round:
-    steps = [
-        MeasuredStep(
-            plan.name,
-            float(seconds),
-            float(np.median(ran[plan.name])) if plan.name in ran else None,
-        )
-        for plan, seconds in zip(plans, predicted, strict=True)
-    ]
-    return Round(steps, corrected)

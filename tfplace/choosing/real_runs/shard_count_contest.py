@@ -155,19 +155,17 @@ def _that_can_be_timed(rivals: Sequence[_Rival], seconds: float, held: HeldRuns)
     for rival in [*first, *sorted(rivals, key=lambda rival: rival.candidate.step_seconds)]:
         if id(rival) in chosen:
             continue
-        is_begun = run_tag(rival.found.prepared.source, rival.candidate) in held.begun
-        left -= _seconds_to_time(rival, is_begun)
+        # What preparing it, if it was not begun before, and its steps take, roughly.
+        prepared, preparing = rival.found.prepared, 0.0
+        num_steps = CONTEST_ROUND.warmup_steps + CONTEST_ROUND.min_steps
+        if run_tag(prepared.source, rival.candidate) not in held.begun:
+            num_steps += FIRST_STEPS
+            preparing = SECONDS_PER_OP * prepared.problem.num_ops
+        left -= preparing + num_steps * SLOWER * rival.candidate.step_seconds
         if left < 0.0:
             break
         chosen.add(id(rival))
     return [rival for rival in rivals if id(rival) in chosen]
-
-
-def _seconds_to_time(rival: _Rival, is_begun: bool) -> float:
-    """What preparing a placement, if it was not begun before, and its steps take, roughly."""
-    num_steps = FIRST_STEPS * (not is_begun) + CONTEST_ROUND.warmup_steps + CONTEST_ROUND.min_steps
-    preparing = 0.0 if is_begun else SECONDS_PER_OP * rival.found.prepared.problem.num_ops
-    return preparing + num_steps * SLOWER * rival.candidate.step_seconds
 
 
 def _plainest(rivals: Sequence[_Rival]) -> _Rival | None:

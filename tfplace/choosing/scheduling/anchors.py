@@ -55,9 +55,19 @@ def anchors_of(
     graph = problem.graph
     if body_of_op is None:
         body_of_op = np.zeros(graph.num_ops, dtype=np.int32)
-    stays = ~_of_types(graph.op_types, ALIASES | NO_LAUNCH) & ~_foldable(problem)
+    producer, user, _ = graph.op_edges()
+    has_inputs, has_late_inputs = np.zeros((2, graph.num_ops), dtype=bool)
+    has_inputs[user] = True
+    has_late_inputs[user[has_inputs[producer]]] = True  # of an op that itself uses something
+    foldable = _of_types(graph.op_types, frozenset({"Const"}))  # computed from constants alone
+    others: list[list[int]] = [[] for _ in range(graph.num_ops)]
+    for source, target in zip(producer.tolist(), user.tolist(), strict=True):
+        others[target].append(source)
+    for op in np.flatnonzero(has_inputs).tolist():
+        foldable[op] = all(foldable[source] for source in others[op])
+    stays = ~_of_types(graph.op_types, ALIASES | NO_LAUNCH) & ~foldable
     is_in_body = body_of_op >= 0
-    is_read = _of_types(graph.op_types, READS) & is_in_body & ~_has_late_inputs(problem)
+    is_read = _of_types(graph.op_types, READS) & is_in_body & ~has_late_inputs
     is_real = stays & is_in_body
     holds = is_real if may_hold is None else is_real & may_hold
     return Anchors(body_of_op, is_real, holds, is_read, is_relay(problem, with_blocks=False))
@@ -65,28 +75,3 @@ def anchors_of(
 
 def _of_types(op_types: Sequence[str], wanted: frozenset[str]) -> Bools:
     return np.array([op_type in wanted for op_type in op_types], dtype=bool)
-
-
-def _has_late_inputs(problem: Problem) -> Bools:
-    """bool[N]: ops that use something of an op that itself uses something."""
-    producer, user, _ = problem.graph.op_edges()
-    has_inputs = np.zeros(problem.num_ops, dtype=bool)
-    has_inputs[user] = True
-    late = np.zeros(problem.num_ops, dtype=bool)
-    late[user[has_inputs[producer]]] = True
-    return late
-
-
-def _foldable(problem: Problem) -> Bools:
-    """bool[N]: what is computed from constants alone."""
-    graph = problem.graph
-    producer, user, _ = graph.op_edges()
-    foldable = _of_types(graph.op_types, frozenset({"Const"}))
-    has_inputs = np.zeros(graph.num_ops, dtype=bool)
-    has_inputs[user] = True
-    others: list[list[int]] = [[] for _ in range(graph.num_ops)]
-    for source, target in zip(producer.tolist(), user.tolist(), strict=True):
-        others[target].append(source)
-    for op in np.flatnonzero(has_inputs).tolist():
-        foldable[op] = all(foldable[source] for source in others[op])
-    return foldable

@@ -84,7 +84,10 @@ def _latest_sends(problem: Problem, schedule: Schedule, anchors: Anchors) -> dic
     if anchors.is_relay.any():
         return _needed_reads(problem, schedule, anchors)
     graph, device = problem.graph, schedule.device_of_op
-    needed = _needed_seconds(problem, schedule)
+    # f8[T, D]: when a tensor's first user on a device starts; inf where there is none.
+    needed = np.full((graph.num_tensors, problem.num_devices), np.inf)
+    where = (graph.use_tensor, device[graph.use_op])
+    np.minimum.at(needed, where, schedule.op_start[graph.use_op])
     # A user beside the variable (its weight decay) can wait as long as those elsewhere.
     needed[np.arange(graph.num_tensors), device[graph.tensor_producer]] = np.inf
     free_until = np.full(int(problem.link_channels.max(initial=-1)) + 1, np.inf)
@@ -133,12 +136,3 @@ def _latest_of(
             free_until[channels] = end
         latest[read] = min(end, latest.get(read, np.inf))
     return latest
-
-
-def _needed_seconds(problem: Problem, schedule: Schedule) -> FloatArray:
-    """f8[T, D]: when a tensor's first user on a device starts; inf where there is none."""
-    graph = problem.graph
-    needed = np.full((graph.num_tensors, problem.num_devices), np.inf)
-    where = (graph.use_tensor, schedule.device_of_op[graph.use_op])
-    np.minimum.at(needed, where, schedule.op_start[graph.use_op])
-    return needed

@@ -76,10 +76,17 @@ def ready_seconds(problem: Problem, schedule: Schedule, is_free: Bools) -> Float
       is_free: bool[N] ops that nothing holds back: what they make is there as soon as can be,
         however late the schedule starts them.
     """
-    graph, device = problem.graph, schedule.device_of_op
+    graph, device, size = problem.graph, schedule.device_of_op, problem.num_devices
     by_op = np.argsort(graph.use_op, kind="stable")
     producer = graph.tensor_producer[graph.use_tensor]
-    after_end = (_there(problem, schedule) - schedule.op_end[producer])[by_op].tolist()
+    transfers, arrival = schedule.transfers, np.zeros(graph.num_tensors * size)
+    arrival[transfers.tensor.astype(np.int64) * size + transfers.target] = transfers.arrival
+    there = np.where(  # when each op's tensor is on its device
+        device[producer] == device[graph.use_op],
+        schedule.op_end[producer],
+        arrival[graph.use_tensor.astype(np.int64) * size + device[graph.use_op]],
+    )
+    after_end = (there - schedule.op_end[producer])[by_op].tolist()
     producers = producer[by_op].tolist()
     seconds = problem.op_seconds[np.arange(graph.num_ops), device]
     row = row_starts(graph.use_op, graph.num_ops).tolist()
@@ -90,17 +97,3 @@ def ready_seconds(problem: Problem, schedule: Schedule, is_free: Bools) -> Float
         if is_free[op]:
             end[op] = min(end[op], ready[op] + seconds[op])
     return np.array(ready)
-
-
-def _there(problem: Problem, schedule: Schedule) -> FloatArray:
-    """f8[U]: when each op's tensor is on its device."""
-    graph, device, size = problem.graph, schedule.device_of_op, problem.num_devices
-    transfers = schedule.transfers
-    arrival = np.zeros(graph.num_tensors * size)
-    arrival[transfers.tensor.astype(np.int64) * size + transfers.target] = transfers.arrival
-    producer = graph.tensor_producer[graph.use_tensor]
-    return np.where(
-        device[producer] == device[graph.use_op],
-        schedule.op_end[producer],
-        arrival[graph.use_tensor.astype(np.int64) * size + device[graph.use_op]],
-    )

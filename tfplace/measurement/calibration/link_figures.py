@@ -247,7 +247,10 @@ def measure_rule(names: Sequence[str], prober: Prober, budget_seconds: float) ->
     """Times transfers that go at once between the first two or three devices."""
     if len(names) < 2:
         return choose_rule({}, [])
-    patterns = rule_patterns(len(names))
+    # Both ways; one to two and two to one, where there are three.
+    patterns: list[tuple[Pair, ...]] = [((0, 1), (1, 0))]
+    if len(names) > 2:
+        patterns += [((0, 1), (0, 2)), ((1, 0), (2, 0))]
     singles = sorted({(pair,) for pattern in patterns for pair in pattern})
     probes = {
         (pattern, count): transfers_at_once(
@@ -263,11 +266,3 @@ def measure_rule(names: Sequence[str], prober: Prober, budget_seconds: float) ->
     }
     observed = [TransfersAtOnce(pattern, of_pattern[pattern]) for pattern in patterns]
     return choose_rule({single[0]: of_pattern[single] for single in singles}, observed)
-
-
-def rule_patterns(num_devices: int) -> list[tuple[Pair, ...]]:
-    """Transfers to send at once: both ways; one to two; two to one, where there are three."""
-    both: tuple[Pair, ...] = ((0, 1), (1, 0))
-    if num_devices < 3:
-        return [both]
-    return [both, ((0, 1), (0, 2)), ((1, 0), (2, 0))]

@@ -10,7 +10,6 @@ import itertools
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -115,7 +114,9 @@ def try_devices(cluster: Cluster) -> Trial:
             return unreached
         devices = [_tried(each, process) for each in cluster.devices]
         if not any(each.failure for each in devices):
-            return Trial(devices, list(_links(cluster, process)), _peers(process))
+            links = list(_links(cluster, process))
+            peers = process.request(training_run.PeersRequest(), LIMITS.timeout_seconds)
+            return Trial(devices, links, peers if isinstance(peers, dict) else {})
     devices = []
     for device in cluster.devices:
         with MeasuringProcess(_alone(cluster, device)) as process:
@@ -262,11 +263,6 @@ def _links(cluster: Cluster, process: MeasuringProcess) -> Iterator[LinkTrial]:
             yield LinkTrial(source, target, None, None, why)
         except ValueError:  # no time above 0: noise
             yield LinkTrial(source, target, None, None)
-
-
-def _peers(process: MeasuringProcess) -> Mapping[str, Sequence[str]]:
-    answer: Any = process.request(training_run.PeersRequest(), LIMITS.timeout_seconds)
-    return answer if isinstance(answer, dict) else {}
 
 
 def _reason(failed: RunFailedError) -> str:

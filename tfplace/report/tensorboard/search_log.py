@@ -9,15 +9,14 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 
 import tensorflow as tf
 
 from graphs.errors import OutputError
-from graphs.flat_graph import FlatGraph
 from graphs.op_graph import IntArray
-from graphs.protos import GraphDef, Message
+from graphs.protos import Message
 from tfplace.output_paths import default_output_dir
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
@@ -114,9 +113,13 @@ class SearchLog(Progress):
             result[f"busy{device}"] = share
         trials = int(report.search["num_trials"])
         self._write(_scalars(result), trials)
-        graph = placed_graph(
-            prepared.flat, prepared.built.op_of_node, device_of_op, prepared.problem.device_names
-        )
+        # The opened run, every node with the device of its op, named by its call path.
+        nodes, device_names = prepared.flat.graph_def.node, prepared.problem.device_names
+        graph = tf.compat.v1.GraphDef(versions=prepared.flat.graph_def.versions)
+        for node, op in zip(nodes, prepared.built.op_of_node.tolist(), strict=True):
+            kept = {key: node.attr[key] for key in KEPT_ATTRIBUTES if key in node.attr}
+            placed = graph.node.add(name=node.name, op=node.op, input=node.input, attr=kept)
+            placed.device = device_names[int(device_of_op[op])]
         with self._told(), self._writer.as_default():
             tf.summary.graph(graph)
         if self._hparams_plugin is not None:
@@ -206,23 +209,3 @@ def hparams_of(options: OptimizeOptions) -> dict[str, str | float | bool]:
         "max_trials": options.max_trials or 0,
         "memory_reserve": options.problem.memory_reserve,
     }
-
-
-def placed_graph(
-    flat: FlatGraph, op_of_node: IntArray, device_of_op: IntArray, device_names: Sequence[str]
-) -> GraphDef:
-    """The opened run as a tf.compat.v1.GraphDef: every node with the device of its op.
-
-    Args:
-      flat: the run with its calls opened; nodes are named by their call path.
-      op_of_node: i4[nodes] of flat.graph_def.
-      device_of_op: i4[N].
-      device_names: [D].
-    """
-    graph = tf.compat.v1.GraphDef()
-    graph.versions.CopyFrom(flat.graph_def.versions)
-    for node, op in zip(flat.graph_def.node, op_of_node.tolist(), strict=True):
-        kept = {key: node.attr[key] for key in KEPT_ATTRIBUTES if key in node.attr}
-        placed = graph.node.add(name=node.name, op=node.op, input=node.input, attr=kept)
-        placed.device = device_names[int(device_of_op[op])]
-    return graph

@@ -75,7 +75,8 @@ def to_arrays(state: SearchState, facts: JsonObject) -> Snapshot:
         "best": _trial_facts(state.best),
         "least_infeasible": _trial_facts(state.least_infeasible),
     }
-    arrays = {"facts": np.array(json.dumps(values, default=_plain))}
+    # numpy's numbers as Python's.
+    arrays = {"facts": np.array(json.dumps(values, default=lambda value: value.item()))}
     for name in ("best", "least_infeasible"):
         trial = getattr(state, name)
         if trial is not None:
@@ -130,8 +131,3 @@ def _trial(
     index, seconds, outcome = facts[name]
     known = kind(**{**outcome, "peak_bytes": tuple(outcome["peak_bytes"])})
     return Trial(int(index), float(seconds), Placement(arrays[name]), known)
-
-
-def _plain(value: Json) -> Json:
-    """numpy's numbers as Python's."""
-    return value.item()

@@ -95,26 +95,19 @@ def made_up(case: OpCase, position: int, dtype: DType) -> tuple[np.ndarray, list
         _random(case, position, rng, dtype) if given.value is None else given.value.astype(dtype)
     )
     if given.rows is not None:
-        return _own_rows(case, given, given.rows, whole)
+        # Numbers of rows of which each batch entry has `rows.inner`, and the same for each shard.
+        assert isinstance(given.state, Sharded)
+        entry = np.arange(len(whole), dtype=whole.dtype) // given.state.inner
+        whole = entry * given.rows.inner + whole % given.rows.inner
+        parts = cut(whole, given.state, case.sizes)
+        firsts = [given.rows.size(sum(case.sizes[:shard])) for shard in range(len(case.sizes))]
+        pairs = zip(parts, firsts, strict=True)
+        return whole, [(part - first).astype(whole.dtype) for part, first in pairs]
     if given.sizes_at:
         return whole, [given.value_of(size).astype(dtype) for size in case.sizes]
     if isinstance(given.state, Sharded):
         return whole, cut(whole, given.state, case.sizes)
     return whole, [whole] * len(case.sizes)
-
-
-def _own_rows(
-    case: OpCase, given: CaseInput, rows: Sharded, numbers: np.ndarray
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Numbers of rows of which each batch entry has `rows.inner`, and the same for each shard."""
-    assert isinstance(given.state, Sharded)
-    entry = np.arange(len(numbers), dtype=numbers.dtype) // given.state.inner
-    whole = entry * rows.inner + numbers % rows.inner
-    firsts = [rows.size(sum(case.sizes[:shard])) for shard in range(len(case.sizes))]
-    parts = cut(whole, given.state, case.sizes)
-    return whole, [
-        (part - first).astype(numbers.dtype) for part, first in zip(parts, firsts, strict=True)
-    ]
 
 
 def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: DType) -> np.ndarray:
@@ -123,7 +116,12 @@ def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: DType)
         return np.zeros(0, dtype)
     shape = _complete(given)
     if given.dtype == "bool" and case.node.op in _ONE_DECIDES:
-        return _one_other(rng, shape, case.node.op == "All")
+        # One value is another than all others: of many random ones `All` and `Any` know the answer,
+        # whatever their parts combine to.
+        values = np.full(shape, case.node.op == "All")
+        if values.size:
+            values.reshape(-1)[rng.integers(values.size)] ^= True
+        return values
     if given.dtype == "bool":
         return rng.random(shape) < 0.5
     if given.dtype == "string":
@@ -139,7 +137,9 @@ def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: DType)
         count = min(math.prod(shape), _PERIOD)
         numbers = np.resize(_floats(case, position, rng, count, dtype).astype(dtype), shape)
         if case.node.op in _DEFINITE and position == 0:
-            return _definite(numbers)
+            # A A* / n + I of each matrix A [n, n]: its eigenvalues are 1 and more.
+            squares = numbers @ np.conj(np.swapaxes(numbers, -1, -2)) / numbers.shape[-1]
+            return (squares + np.eye(numbers.shape[-1])).astype(numbers.dtype)
         if case.node.op == "HistogramFixedWidth" and position == 1:
             return np.sort(numbers)  # the lower end comes first
         return numbers
@@ -192,22 +192,6 @@ def _around(case: OpCase, position: int, rng: np.random.Generator, count: int) -
     if not others:
         return rng.integers(1, _FEW, count)
     return rng.choice(others[0], count) + rng.integers(-1, 2, count)
-
-
-def _one_other(rng: np.random.Generator, shape: tuple[int, ...], most: bool) -> np.ndarray:
-    """One value is another than all others: of many random ones `All` and `Any` know the answer,
-    whatever their parts combine to."""
-    values = np.full(shape, most)
-    if values.size:
-        values.reshape(-1)[rng.integers(values.size)] = not most
-    return values
-
-
-def _definite(matrices: np.ndarray) -> np.ndarray:
-    """A A* / n + I of each matrix A [n, n]: its eigenvalues are 1 and more."""
-    size = matrices.shape[-1]
-    made = matrices @ np.conj(np.swapaxes(matrices, -1, -2)) / size + np.eye(size)
-    return made.astype(matrices.dtype)
 
 
 def _complete(given: CaseInput) -> tuple[int, ...]:

@@ -28,7 +28,12 @@ _FAILURES = (ValueError, TypeError, tf.errors.OpError)
 
 def norm_outcome(case: NormCase) -> CaseOutcome:
     """What comes of running one."""
-    feeds = _images(case)
+    # Images around a mean that is not 0; what there is one of for each channel is positive.
+    rng, feeds = np.random.default_rng(7), dict[str, np.ndarray]()
+    for name, (shape, dtype) in case.feeds.items():
+        is_image = len(shape) > 1
+        value = rng.standard_normal(shape) + 0.5 if is_image else rng.uniform(0.2, 0.9, shape)
+        feeds[name] = value.astype(tf.as_dtype(dtype).as_numpy_dtype)
     try:
         fused = _run_norm(case.fused, [old for old, _ in case.outputs], feeds)
     except Exception as error:  # a kernel that is not there
@@ -56,17 +61,6 @@ def _run_norm(
         there = {op.name for op in graph.get_operations()}
         fed = {f"{name}:0": array for name, array in feeds.items() if name in there}
         return [np.asarray(value) for value in session.run(list(fetches), fed)]
-
-
-def _images(case: NormCase) -> dict[str, np.ndarray]:
-    """Images around a mean that is not 0; what there is one of for each channel is positive."""
-    rng = np.random.default_rng(7)
-    feeds = {}
-    for name, (shape, dtype) in case.feeds.items():
-        is_image = len(shape) > 1
-        value = rng.standard_normal(shape) + 0.5 if is_image else rng.uniform(0.2, 0.9, shape)
-        feeds[name] = value.astype(tf.as_dtype(dtype).as_numpy_dtype)
-    return feeds
 
 
 def main(parent: Parent) -> None:

@@ -44,7 +44,9 @@ class Wanted(NamedTuple):
 
 def _wanted_of(node: NodeDef, answer: Split | None) -> Wanted:
     """What an op has to become, whole or for each of many shards."""
-    own = set() if answer is None else _of_functions(answer)
+    own = set() if answer is None else {key.partition("/")[0] for key in answer.bodies}
+    if own:  # copies that run functions of their own differ in these, too
+        own |= {"output_shapes", "T", "Tin"}
     attributes = _computing(attributes_of_copies(node, answer), own)
     if node.op == "VarHandleOp" and answer is not None:
         attributes.pop("shared_name", None)  # each piece has one of its own
@@ -78,12 +80,6 @@ def _waits_of(node: NodeDef) -> set[str]:
 
 def _computing(attrs: Mapping[str, AttrValue], without: Collection[str]) -> dict[str, AttrValue]:
     return {key: attrs[key] for key in attrs if key not in _DERIVED and key not in without}
-
-
-def _of_functions(answer: Split) -> set[str]:
-    """The attributes in which copies that run functions of their own differ."""
-    bodies = {key.partition("/")[0] for key in answer.bodies}
-    return bodies | {"output_shapes", "T", "Tin"} if bodies else set()
 
 
 def _require_types(node: NodeDef, here: NodeDef, answer: Split, more: int) -> None:

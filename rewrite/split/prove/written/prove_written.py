@@ -7,7 +7,7 @@ that stayed one unit runs a function of its own for each shard. Where the step w
 under the names that it has, its nodes are the step's, bit by bit, and nothing is opened.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
@@ -56,12 +56,20 @@ def prove_written(source: SourceModel, step: SplitStep, outputs: Mapping[str, st
     for name, node in proven.nodes.items():
         if node.op not in _FREE and name not in paired.partner.of:
             paired.pair(_READING, [name], [_of_this_name(name, call, opened)])
-    fed = {op_of(spec.tensor) for spec in source.feeds}
-    _require_same_order(proven.nodes, opened.nodes, paired.partner.of, fed)
+    # What an op of the step waits for, it waits for in the written model. What is fed is there
+    # before anything runs: an argument of a function is waited for by none.
+    partner, fed = paired.partner.of, {op_of(spec.tensor) for spec in source.feeds}
+    for name, there in partner.items():
+        wanted = {partner[each] for each in _waits(proven.nodes, name) if each in proven.nodes}
+        if missing := wanted - _waits(opened.nodes, there) - fed:
+            raise RewriteError(f"{_READING}: {there!r} no longer waits for {min(missing)!r}")
     for name, node in opened.nodes.items():
         if name not in paired.partner.back and node.op not in _ALSO_RUN:
             raise RewriteError(f"{_READING}: it runs {name!r}, too")
-    _require_functions(proven.graph_def, opened.graph_def)
+    functions = library_of(opened.graph_def)
+    for name, function in library_of(proven.graph_def).items():
+        if name in functions and functions[name] != function:
+            raise RewriteError(f"{_READING}: the function {name!r} is another one")
 
 
 def _of_this_name(name: str, call: str, opened: FlatGraph) -> str:
@@ -76,20 +84,6 @@ def _origins(nodes: Nodes, node: NodeDef) -> list[str]:
     return [origin(nodes, name) for name in data_inputs(node)]
 
 
-def _require_same_order(
-    step: Nodes, written: Nodes, partner: Mapping[str, str], fed: Collection[str]
-) -> None:
-    """What an op of the step waits for, it waits for in the written model.
-
-    What is fed is there before anything runs: an argument of a function is waited for by none.
-    """
-    for name, there in partner.items():
-        wanted = {partner[each] for each in _waits(step, name) if each in step}
-        missing = wanted - _waits(written, there) - {*fed}
-        if missing:
-            raise RewriteError(f"{_READING}: {there!r} no longer waits for {min(missing)!r}")
-
-
 def _waits(nodes: Nodes, name: str) -> set[str]:
     """The ops that an op, or what hands it its inputs, waits for by control edges."""
     skipped = _PASSING | _ORDERING
@@ -100,14 +94,6 @@ def _waits(nodes: Nodes, name: str) -> set[str]:
     ]
     ops = reached(edges, lambda op: map(op_of, nodes[op].input) if nodes[op].op in skipped else ())
     return {op for op in ops if nodes[op].op not in skipped | {"Const"}}
-
-
-def _require_functions(step: GraphDef, written: GraphDef) -> None:
-    """The functions that the step runs are those that were proven."""
-    there = library_of(written)
-    for name, function in library_of(step).items():
-        if name in there and there[name] != function:
-            raise RewriteError(f"{_READING}: the function {name!r} is another one")
 
 
 def has_nodes_of(source: SourceModel, step: SplitStep, outputs: Mapping[str, str]) -> bool:

@@ -147,7 +147,13 @@ class Seq2Seq(tf.Module):
             group: Tensor, before: Tensor, chosen: Tensor, logs: Tensor, *state: Tensor
         ) -> Tensor:
             gates = of_group[group] + tf.gather(of_device, before)
-            x, after = self._decode_step(gates, state)
+            after: list[Tensor] = []
+            x = None
+            for number, layer in enumerate(self.decoder):
+                hidden, cell = state[2 * number], state[2 * number + 1]
+                inputs = gates if number == 0 else layer.gates(x)
+                x, cell, _ = lstm_cell(inputs + tf.matmul(hidden, layer.kernel), cell)
+                after += [x, cell]
             logits = self._logits(x, encoded[:, 0]) + sequence.log_prior[group]
             device = tf.argmax(logits + noise[group], axis=-1, output_type=tf.int32)
             chosen, logs = chosen.write(group, device), logs.write(group, tf.nn.log_softmax(logits))
@@ -169,17 +175,6 @@ class Seq2Seq(tf.Module):
 
     def _encode(self, features: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         return self.encoder(self.embed(features)[:, tf.newaxis])
-
-    def _decode_step(self, gates: Tensor, state: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Output f4[B, H] and new states of one step, from the first layer's gates f4[B, 4H]."""
-        after: list[Tensor] = []
-        x = None
-        for number, layer in enumerate(self.decoder):
-            hidden, cell = state[2 * number], state[2 * number + 1]
-            inputs = gates if number == 0 else layer.gates(x)
-            x, cell, _ = lstm_cell(inputs + tf.matmul(hidden, layer.kernel), cell)
-            after += [x, cell]
-        return x, after
 
     def _logits(self, x: Tensor, encoded: Tensor) -> Tensor:
         """Logits f4[..., B, D] of decoder outputs f4[..., B, H], attending to f4[G, H]."""
