@@ -105,7 +105,7 @@ def test_a_step_in_shards_is_priced_by_the_unsplit_one(
     assert known is timed and again.op_turn is None and again.provenance is not None
     np.testing.assert_allclose(again.op_seconds, whole.op_seconds)
     assert Provenance.TRACED not in again.provenance
-    assert "priced by what those of the unsplit one took" in again.notes[-1]
+    assert "priced by what those of the step as it came took" in again.notes[-1]
 
 
 def test_without_devices_nothing_is_traced(

@@ -348,7 +348,7 @@ def test_an_inspection(printed, weight):
     assert lines[-1] == "and 2 more op types (--format=json has all)"
     expected = """\
 model         weight.pb (graph_def)
-fits          yes, peak 164 B of 230 GiB of /device:CPU:0
+fits          yes, peak 164 B of 10.8 GiB of /device:GPU:0
 run           training: the op train_op, and loss
 guessed       x is fed 4 rows
 signatures    none
