@@ -189,7 +189,7 @@ def planned_fit(prepared: PreparedModel, options: ProblemOptions) -> Fit | None:
             fit,
             fits=True,
             peak_bytes=peak,
-            variables_on_host=each is not known,
+            variables_on_host=each.key != known.key,  # without GPUs both are one
             runs_again=sum(copy.tensor < 0 for copy in plan.copies),
             on_host=len({copy.tensor for copy in plan.copies} - {-1}),
             sums_in_turn=len(added_in_turn(base.source.graph_def)),

@@ -83,7 +83,8 @@ def test_what_lacks_memory_fits_no_device(weight):
     assert planned_fit(scarce, ProblemOptions("weight.pb", cluster="k80x2")) is None
 
 
-def test_a_larger_batch_fits_where_ops_run_again(tmp_path):
+@pytest.mark.parametrize("cluster", ["k80x2", "workers:1"])
+def test_a_larger_batch_fits_where_ops_run_again(tmp_path, cluster):
     """A step keeps twelve tensors [batch, 1000] of 4 KB a row for gradients, and 4 MB besides."""
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [None, 500], "x")
@@ -97,12 +98,13 @@ def test_a_larger_batch_fits_where_ops_run_again(tmp_path):
     options = ProblemOptions(
         str(path),
         LoadOptions(fetch=("gradient",), mode="inference"),
-        cluster="k80x2",
+        cluster=cluster,
         device_memory=["10MB"],
         memory_reserve=0.0,
     )
     found = inspect_model(options, with_largest_batch=True)
     batch, fit = found.largest_planned
+    assert not (fit.variables_on_host and cluster == "workers:1")
     assert fit.fits and fit.runs_again > 0 and fit.more_time > 0.0
     assert fit.peak_bytes <= fit.usable_bytes == 10_000_000
     assert batch > 1.5 * found.largest_batch > 0

@@ -123,7 +123,9 @@ WEIGHTS = (
 )
 """By which it is tried to choose what is dropped."""
 NEARLY_FREE = 1.01
+"""A plan that takes so much of the step without a limit is not worth another look."""
 PATIENCE = 3.0
+"""Times as long as wanted something is tried, until a plan is found."""
 LEAST_STEPS = 5
 """So often the room between what a device has and what a step takes is halved."""
 HANDED_BACK_SECONDS = 5e-6
