@@ -2,6 +2,7 @@
 
 Each rewrites its table on the page `tfplace/docs/benchmarks/order.md`. `memory` measures and takes
 three minutes on two idle cores, `recompute` twenty-five, `activations` one, `pipeline` seconds.
+`peaks` measures memory alone, so that other work does not matter, and takes fifteen.
 `pairs` runs those cells of its table that are missing, about 80 s each, and can be stopped and
 begun again; `--models=nmt:num_layers=2 --clusters=k80x2` names some, `--again` makes cells of older
 code anew.
@@ -14,13 +15,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.order import activations, memory, pairs, pipeline, recompute
+from tests.order import activations, memory, pairs, peaks, pipeline, recompute
 from tests.tables import rewrite_docs
 from tests.tables.rewrite_docs import DOCS, ROOT, origin_of
 from tfplace.output_paths import write_file
 
 MADE = {"memory": memory.made, "activations": activations.made, "pipeline": pipeline.made}
-MADE |= {"recompute": recompute.made}
+MADE |= {"recompute": recompute.made, "peaks": peaks.made}
 PAIRS = "pairs"
 
 

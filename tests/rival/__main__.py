@@ -1,4 +1,4 @@
-"""Compares with `tf.distribute`, by hand: `python -m tests.rival [--page] [NAME ...]`.
+"""Compares with `tf.distribute`, by hand: `python -m tests.rival [--page | NAME ...]`.
 
 Each model is trained by one process on one core, by what `tfplace optimize` makes of it on two
 workers of one core each, by MultiWorkerMirroredStrategy (ring) in two processes of one core each,
@@ -44,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     unknown = sorted({*asked.names} - {*MODELS})
     if unknown:
         parser.error(f"found {', '.join(unknown)}; wanted some of {', '.join(MODELS)}")
+    if asked.page and asked.names:
+        parser.error("--page with NAME: the page's rows are of one run; leave out one of the two")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(asked.folder or scratch).absolute()
         folder.mkdir(parents=True, exist_ok=True)

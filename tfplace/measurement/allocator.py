@@ -5,10 +5,10 @@ the profiler's record of every allocation. What an allocator counts is the sum o
 one that is less than twice as large as asked is handed out whole, so the same step counts 0 to 40 %
 more, by what was freed before it.
 
-A GPU's allocator counts every allocation. The CPU's, where TensorFlow uses oneDNN (by itself on
-processors with AVX-512's or AMX's instructions for neural networks), counts those of at least 256
-KiB, in chunks of its own sizes. Elsewhere the plain one counts nothing and knows no limit, but one
-like the GPU's can take its place. All CPU devices of a process share it.
+A GPU's allocator counts every allocation. The CPU's counts and limits nothing, or, where TensorFlow
+uses oneDNN (by itself on processors with AVX-512's or AMX's instructions for neural networks), only
+what takes 256 KiB or more. One like the GPU's can take the place of either. All CPU devices of a
+process share it.
 """
 
 import contextlib
@@ -44,13 +44,8 @@ class DevicePeak:
 
 def limit_cpu_memory(num_bytes: int) -> None:
     """Has this process' ops on its CPU take no more than that; before it has any device."""
-    from tensorflow.python.util import _pywrap_util_port
-
-    if _pywrap_util_port.IsMklEnabled():
-        os.environ["TF_MKL_ALLOC_MAX_BYTES"] = str(num_bytes)
-    else:
-        os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "true"
-        os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(max(num_bytes // 2**20, 1))
+    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "true"
+    os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(max(num_bytes // 2**20, 1))
 
 
 def take_at_once(num_bytes: int) -> None:
@@ -60,7 +55,7 @@ def take_at_once(num_bytes: int) -> None:
     small limit may be of no use to a large tensor. No page of it is touched.
     """
     size = num_bytes // 2**20 * 2**20 - _FIRST_PIECES
-    if os.environ.get("TF_CPU_BFC_MEM_LIMIT_IN_MB") and size > 0:
+    if size > 0:
         with contextlib.suppress(tf.errors.OpError), tf.device("CPU:0"):  # then it grows
             tf.raw_ops.Empty(shape=[size], dtype=tf.uint8, init=False)
 

@@ -315,7 +315,7 @@ def measure_peaks(
     """{variant: {device: peak}}: the most that a device held in a step, variables included.
 
     A device whose allocator does not count, such as one of a task that was not started here, is
-    missing. CPU allocators count only what takes 256 KiB or more (see `allocator`).
+    missing.
 
     Args:
       variants: {name: GraphDef with devices}, run one after the other.
@@ -323,7 +323,7 @@ def measure_peaks(
       cluster: where the devices are; workers without addresses are started and ended here.
       limits: time limits and seed; NUM_STEPS steps are made after the first.
     """
-    # TensorFlow's plain allocator counts nothing, one with a limit does: all that this host has.
+    # A CPU's own allocator does not count all, one with a limit does: all that this host has.
     most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") - 1
     devices = [
         dataclasses.replace(device, memory_bytes=min(device.memory_bytes, most))

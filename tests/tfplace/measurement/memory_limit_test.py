@@ -99,6 +99,23 @@ def test_what_is_added_to_a_late_sum_waits_in_the_loop(tmp_path: Path) -> None:
     assert 0.9 < _share_of_measured(tmp_path / "model.pb") < 1.1
 
 
+def test_small_tensors_are_counted_too(tmp_path: Path) -> None:
+    """OneDNN's allocator would neither count nor limit what takes less than 256 KiB."""
+    _write(tmp_path / "model.pb", _many_small)
+    assert 0.9 < _share_of_measured(tmp_path / "model.pb") < 1.1
+
+
+def _many_small() -> tf.Tensor:
+    """Forty tensors of 64 KiB are kept for the gradient."""
+    x = v1.placeholder(tf.float32, [16, 1024], name="x")
+    weight = v1.get_variable("weight", [], initializer=v1.ones_initializer(), use_resource=True)
+    for _ in range(40):
+        x = tf.tanh(x * weight)
+    loss = tf.reduce_mean(x)
+    v1.train.GradientDescentOptimizer(0.1).minimize(loss, name="train_op")
+    return loss
+
+
 def _late_sum() -> tf.Tensor:
     a = v1.placeholder(tf.float32, [512, 512], name="a")
     rows = v1.placeholder(tf.float32, [8, 512], name="rows")
