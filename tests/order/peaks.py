@@ -30,42 +30,38 @@ GRAPHS = {
 }
 
 
+WAYS = {"without oneDNN": "0", "with it": "1"}
+"""{what a column says: TF_ENABLE_ONEDNN_OPTS}; the second is as the first where a CPU has none."""
+
+
 def made() -> dict[str, Any]:
     """The note, columns and rows of the result."""
     with tempfile.TemporaryDirectory() as folder:
         rows = [_row(name, sizes, Path(folder)) for name, sizes in GRAPHS.items()]
-    numbers = ("predicted, MiB", "measured, MiB", "in chunks, MiB")
+    numbers = [("predicted, MiB", ".1f"), ("measured, MiB", ".1f"), ("ratio", ".2f")]
     return {
-        "note": "one worker process; measured is what ops asked for, beside it what TensorFlow's "
-        "allocator held for that",
+        "note": "one worker process; measured is what ops asked for",
         "columns": [
             *({"name": name} for name in ("graph", "sizes")),
-            *({"name": name, "format": ".1f"} for name in numbers),
-            {"name": "predicted over measured", "format": ".2f"},
+            *({"name": f"{what}, {way}", "format": form} for way in WAYS for what, form in numbers),
         ],
         "rows": rows,
     }
 
 
 def _row(name: str, sizes: str, folder: Path) -> list[Any]:
-    model = graph(folder, name.split(":")[0], *sizes.split(), "--overwrite")
-    done = tfplace(
-        "measure", model, "--cluster=workers:1", "--memory", "--steps=2", "--budget_seconds=2",
-        "--format=json",
-    )  # fmt: skip
-    if not done.stdout:
-        raise RuntimeError(f"measuring {name}: {done.stderr}")
-    peak = next(iter(json.loads(done.stdout)["memory"]["given"].values()))
-    keys = ("predicted_bytes", "measured_bytes", "allocator_bytes")
-    predicted, measured, chunks = (peak[key] / MIB for key in keys)
-    print(
-        f"... {name} {sizes}: {predicted:.1f} predicted, {measured:.1f} measured", file=sys.stderr
-    )
-    return [
-        name.split(":")[0],
-        sizes or "as published",
-        predicted,
-        measured,
-        chunks,
-        predicted / measured,
-    ]
+    graph_name = name.split(":")[0]
+    model = graph(folder, graph_name, *sizes.split(), "--overwrite")
+    cells: list[Any] = []
+    for way in WAYS.values():
+        done = tfplace(
+            "measure", model, "--cluster=workers:1", "--memory", "--steps=2", "--budget_seconds=2",
+            "--format=json", environment={"TF_ENABLE_ONEDNN_OPTS": way},
+        )  # fmt: skip
+        if not done.stdout:
+            raise RuntimeError(f"measuring {name}: {done.stderr}")
+        peak = next(iter(json.loads(done.stdout)["memory"]["given"].values()))
+        predicted, measured = (peak[f"{what}_bytes"] / MIB for what in ("predicted", "measured"))
+        cells += [predicted, measured, predicted / measured]
+    print(f"... {name} {sizes}: {cells}", file=sys.stderr)
+    return [graph_name, sizes or "as published", *cells]

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.tables.rewrite_docs import ROOT
 
 
-def tfplace(*words: str) -> subprocess.CompletedProcess[str]:
-    """Runs `tfplace WORDS`, whatever it ends with."""
+def tfplace(
+    *words: str, environment: Mapping[str, str] = types.MappingProxyType({})
+) -> subprocess.CompletedProcess[str]:
+    """Runs `tfplace WORDS`, whatever it ends with; `environment` has variables beside ours."""
     command = [sys.executable, "-P", "-m", "tfplace", *words, "--verbosity=-1"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    env = {**os.environ, **environment}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
 
 
 def asked(*words: str) -> Any:

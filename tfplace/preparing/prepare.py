@@ -264,7 +264,7 @@ def make_problem(
     names = built.graph.op_names
     graph = built.graph
     if any(device.type != "CPU" for device in cluster.devices):  # workspaces are those of CPUs
-        graph = dataclasses.replace(graph, op_temp_bytes=np.zeros_like(graph.op_temp_bytes))
+        graph = dataclasses.replace(graph, op_temp_bytes=built.sums_bytes)
     if options.num_shards > 1:
         graph = without_step_end(without_implied(graph))
     if options.no_split:
