@@ -13,7 +13,7 @@ from graphs.building.colocation import colocation_pairs, joined_groups
 from graphs.building.constant_values import handing_on
 from graphs.building.node_outputs import NodeOutputs, outputs_of
 from graphs.building.shapes import TensorProperties, possible_bytes
-from graphs.building.shared_buffers import SharedOutputs, joined_bytes, shared_outputs
+from graphs.building.shared_buffers import SharedOutputs, shared_outputs
 from graphs.building.unseen_memory import copied_variables, fill_lists, workspace_bytes
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.function_library import reached_functions
@@ -62,10 +62,10 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
     callers = [*(feed.tensor for feed in flat.feeds), *flat.fetches]
     of_outputs = shared_outputs(nodes, edges, outputs, callers, hands_on)
     sums = np.zeros(num_ops, dtype=np.int64)
-    np.maximum.at(sums, op_of_node, joined_bytes(nodes, edges, outputs, flat.fetches))
+    np.maximum.at(sums, op_of_node[outputs.node], of_outputs.at_last)
     in_lists = fill_lists(flat, properties, outputs, of_outputs.shares)
     shared = _shared(tensors, of_outputs, op_of_node)
-    alloc = np.where(alias[tensors.node], 0, tensors.num_bytes)
+    alloc = np.where(alias[tensors.node], 0, tensors.num_bytes * shared.buffers)
     leaves = tensors.row_of_output >= 0
     alloc[tensors.row_of_output[leaves]] += in_lists[leaves]
     share = np.array([flat.share_of_node.get(node.name, 1.0) for node in nodes])
@@ -206,11 +206,12 @@ def _shared(tensors: _Tensors, shared: SharedOutputs, op_of_node: IntArray) -> S
     known = np.flatnonzero(is_alone & (tensors.output >= 0))
     output = tensors.first_output[tensors.node[known]] + tensors.output[known]
     source = shared.shares[output]
-    shares = np.full(len(tensors.node), -1)
+    shares, buffers = np.full(len(tensors.node), -1), np.ones(len(tensors.node), dtype=np.int64)
     shares[known] = np.where(source < 0, -1, tensors.row_of_output[source])
+    buffers[known] = shared.buffers[output]
     takes_over = np.zeros(len(tensors.node), dtype=bool)
     takes_over[known] = shared.takes_over[output]
-    return SharedOutputs(shares, takes_over)
+    return shared._replace(shares=shares, takes_over=takes_over, buffers=buffers)
 
 
 def _leaves_op(op_of_node: IntArray, edges: GraphEdges) -> BoolArray:

@@ -9,10 +9,12 @@ from graphs import op_types
 from graphs.building.constant_values import HANDS_ON
 from graphs.building.node_outputs import NodeOutputs
 from graphs.graph_edges import GraphEdges
-from graphs.names import data_inputs, op_of, parse_input
+from graphs.names import parse_input
 from graphs.op_graph import BoolArray, LongArray
 from graphs.protos import NodeDef
 
+_HELD = 4
+"""Terms of a joined AddN that count from its own run on, when all of them count once already."""
 # A read variable's buffer is held in any case.
 _HAND_ON = op_types.ALIASES - {"ReadVariableOp"}
 
@@ -23,10 +25,14 @@ class SharedOutputs(NamedTuple):
     Attributes:
       shares: i8[O] as OpGraph.tensor_shares, of outputs.
       takes_over: bool[O] as OpGraph.tensor_takes_over.
+      buffers: i8[O] how many of its size the node allocates, unless it only hands one on.
+      at_last: i8[O] bytes that are held while the node runs: terms of AddN that it is joined with.
     """
 
     shares: LongArray
     takes_over: BoolArray
+    buffers: LongArray
+    at_last: LongArray
 
 
 def shared_outputs(
@@ -39,7 +45,10 @@ def shared_outputs(
     """Finds whose buffer each output is.
 
     Of several inputs that an op may take over, the one with fewest users counts: which one
-    TensorFlow takes is known only when it runs.
+    TensorFlow takes is known only when it runs. Grappler joins AddN of AddN to one that adds all
+    terms at once, which are held until then: each but the last of these counts as all but one of
+    its own terms, beside what the one before it holds. Of many terms, such as gradients of steps
+    that a tape adds in parts, most count where the last AddN runs: more and more come until then.
 
     Args:
       fed_or_fetched: tensors and ops; the caller of the step has what these tensors lie in.
@@ -82,8 +91,11 @@ def shared_outputs(
             shares[first:end] = inputs[0]
     is_alias = [hands_on[i] or node.op in _HAND_ON for i, node in enumerate(nodes)]
     kept = _kept(nodes, outputs, shares, fed_or_fetched, is_alias)
+    ones = np.ones(len(shares), dtype=np.int64)
+    found = SharedOutputs(shares, takes_over, ones, np.zeros_like(ones))
+    _join_additions(nodes, edges, of_edge, outputs, kept, found)
     shares[kept], takes_over[kept] = kept, False
-    return SharedOutputs(shares, takes_over)
+    return found
 
 
 def _kept(
@@ -107,25 +119,32 @@ def _kept(
     return found
 
 
-def joined_bytes(
-    nodes: Sequence[NodeDef], edges: GraphEdges, outputs: NodeOutputs, fetched: Collection[str]
-) -> LongArray:
-    """i8[nodes]: what terms of an AddN hold, while it runs, beside its inputs.
-
-    Grappler joins AddN of AddN to one that adds all terms at once, which are held until then. As
-    gradients of steps are added, more and more of them are there: the last AddN is where most are.
-    """
-    extra = np.zeros(len(nodes), dtype=np.int64)
+def _join_additions(
+    nodes: Sequence[NodeDef],
+    edges: GraphEdges,
+    of_edge: LongArray,
+    outputs: NodeOutputs,
+    kept: Collection[int],
+    found: SharedOutputs,
+) -> None:
+    """Changes what is found of AddN that are joined."""
     is_sum = np.array([node.op == "AddN" for node in nodes], dtype=bool)
-    # What is read twice, or fetched, or what a control edge waits for, stays as it is.
+    # What is read twice, or what a control edge waits for, stays as it is.
     may_go = is_sum & (np.bincount(edges.producer[edges.producer >= 0], minlength=len(nodes)) == 1)
-    kept = {op_of(name) for name in fetched}
-    may_go &= np.array([node.name not in kept for node in nodes], dtype=bool)
-    goes = (edges.producer >= 0) & (edges.output >= 0) & is_sum[edges.consumer]
-    goes &= may_go[edges.producer]
-    joins = dict(zip(edges.producer[goes].tolist(), edges.consumer[goes].tolist(), strict=True))
-    for node in sorted(joins, reverse=True):  # nodes come in topological order
-        joins[node] = last = joins.get(joins[node], joins[node])
-        number = len(data_inputs(nodes[node]))
-        extra[last] += (number - 1) * int(outputs.num_bytes[outputs.first[node]])
-    return extra
+    goes = np.flatnonzero((of_edge >= 0) & is_sum[edges.consumer] & may_go[edges.producer])
+    joined = dict(zip(of_edge[goes].tolist(), edges.consumer[goes].tolist(), strict=True))
+    for output in kept:
+        joined.pop(output, None)
+    sums = {int(outputs.node[term]) for term in joined} | set(joined.values())
+    last: dict[int, int] = {}
+    for node in sorted(sums, reverse=True):  # nodes come in topological order
+        total = int(outputs.first[node])
+        last[node] = last[joined[total]] if total in joined else total
+        terms = of_edge[edges.first[node] : edges.first[node + 1]].tolist()
+        before = [term for term in terms if term in joined and total in joined]
+        held = min(len(terms) - 1, _HELD) if total in joined else 1
+        found.shares[total] = before[0] if before else -1
+        found.buffers[total] = max(held, 1)
+        found.takes_over[total] = False
+        if total in joined:
+            found.at_last[last[node]] += (len(terms) - 1 - held) * outputs.num_bytes[total]

@@ -90,6 +90,24 @@ def test_additions_of_additions_hold_all_terms(order):
         tf.reduce_sum(tf.add_n([second, x][::order], name="third"), name="out")
 
     graph = _graph(make, "out:0")
+    found = _shares(graph)
+    assert "first" not in found
+    assert found["second"] == "first"  # not taken over: held as well
+    assert "third" not in found
+    of = {graph.op_names[op]: tensor for tensor, op in enumerate(graph.tensor_producer)}
+    sizes = [graph.tensor_alloc_bytes[of[name]] for name in ("first", "second", "third")]
+    assert sizes == [2 * 64, 64, 64]
+
+
+def test_many_terms_of_a_joined_addition_count_where_the_last_one_runs():
+    def make(x):
+        terms = [tf.matmul(x, x + i) for i in range(10)]
+        first = tf.add_n(terms[:9], name="first")
+        tf.reduce_sum(tf.add_n([first, terms[9]], name="last"), name="out")
+
+    graph = _graph(make, "out:0")
+    of = {graph.op_names[op]: tensor for tensor, op in enumerate(graph.tensor_producer)}
     temporary = dict(zip(graph.op_names, graph.op_temp_bytes.tolist(), strict=True))
-    assert temporary["third"] == (2 + 1) * 64  # of a, b, c and d all but one, and second itself
-    assert temporary["first"] == temporary["second"] == 0
+    held = graph.tensor_alloc_bytes[of["first"]] + temporary["last"]
+    assert held == 8 * 64  # beside a term that each of the two ops reads or makes
+    assert temporary["first"] == 0 < temporary["last"]
