@@ -84,15 +84,15 @@ def _executor_tables(path: str, raw: "Arrays") -> dict[str, Kind]:
     """What there has to be of an executor, beside what is there of it."""
     contention = CONTENTION if any(name in raw for name in CONTENTION) else {}
     executor = {**EXECUTOR, **contention}
-    executor = executor if any(name in raw for name in executor) else {}
+    present = [name for name in (*executor, *TURN) if name in raw]
+    executor = executor if present else {}
     lacking = [name for name in executor if name not in raw]
-    present = [name for name in executor if name in raw]
     if lacking:
         raise ModelError(
             f"reading the problem {path}: it has {', '.join(present)} but "
             f"lacks {', '.join(lacking)}; wanted all or none of {', '.join(executor)}"
         )
-    return {**executor, **{name: TURN[name] for name in TURN if executor and name in raw}}
+    return {**executor, **{name: TURN[name] for name in TURN if name in raw}}
 
 
 def _checked(

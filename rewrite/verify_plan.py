@@ -111,7 +111,8 @@ class Plan:
             if name not in first:
                 yield from self._loader_checks(name, signature, inputs)
         for name, signature in signatures.items():
-            yield from self._empty_batch_checks(name, signature)
+            if self._original is None or self._that_gives(name)[0] is not self:
+                yield from self._empty_batch_checks(name, signature)  # a split step refuses these
 
     def beside(self, check: Check) -> Check:
         """A check of a split step's run, and what shows whether this model's unsplit one runs."""

@@ -18,7 +18,7 @@ from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import read_cluster
 from graphs.clusters.json_values import parse_bytes
 from graphs.clusters.this_host import local_gpus, this_cpu
-from graphs.errors import ClusterError
+from graphs.errors import ClusterError, UsageError
 from graphs.host.did_you_mean import did_you_mean
 from graphs.protos import Json
 
@@ -81,18 +81,21 @@ def with_memory(cluster: Cluster, limits: Sequence[str]) -> Cluster:
     """The cluster with devices of no more memory than "4GiB" says, or "NAME=4GiB" of one.
 
     Raises:
-      ClusterError: a limit is no size, or names no device of the cluster.
+      UsageError: a limit is no size, or names no device of the cluster.
     """
     most: dict[str, int] = {}
     for limit in limits:
         name, _, size = limit.rpartition("=")
         if name and name not in cluster.device_names:
             hint = did_you_mean(name, cluster.device_names)
-            raise ClusterError(
+            raise UsageError(
                 f"reading --device_memory={limit}: {cluster.name} has no device {name!r}; wanted "
                 f"one of {', '.join(cluster.device_names)}{hint}"
             )
-        most[name] = parse_bytes(f"--device_memory={limit}: its size", size)
+        try:
+            most[name] = parse_bytes(f"reading --device_memory={limit}: the size", size)
+        except ClusterError as error:
+            raise UsageError(str(error)) from None
     devices = [
         dataclasses.replace(
             device,

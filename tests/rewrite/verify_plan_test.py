@@ -1,5 +1,7 @@
 """Inputs that a comparison makes up."""
 
+import dataclasses
+
 import pytest
 
 from graphs.errors import ModelError
@@ -58,3 +60,13 @@ def test_what_no_rank_suits_is_listed_with_the_first_reason(source, tmp_path, mo
     plan = Plan(source, "placed", tmp_path, is_remote=False)
     list(plan.checks({}, None))
     assert plan.left_out == ["signature f: no inputs could be made up: rank 0"]
+
+
+def test_a_split_step_which_refuses_an_empty_batch_is_not_fed_one(source, tmp_path):
+    x, y = TensorSpec("x:0", "float32", (-1, 2)), TensorSpec("y:0", "float32", (-1, 2))
+    source = dataclasses.replace(source, signatures={"f": Signature({"x": x}, {"y": y})})
+    labels = [
+        [check.label for check in plan.checks({}, None) if "empty batch" in check.label]
+        for plan in (Plan(source, "placed", tmp_path, False, each) for each in (None, source))
+    ]
+    assert labels == [["signature f (v1 Session, empty batch)"], []]

@@ -152,7 +152,9 @@ def _gain_sentence(chosen: Candidate, given: Candidate, single: Candidate, probl
             ratio = chosen.step_seconds / other.step_seconds
             free = "" if is_single(problem, single) else _beside_free(chosen, problem)
             return f"{PREDICTED}: {ratio:.3f} of {title} step time{end}{free}"
-    return f"{PREDICTED}: no single device can hold it; this placement can{end}"
+    if on_one:
+        return f"{PREDICTED}: no single device can hold it as it came; this plan fits one"
+    return f"{PREDICTED}: no single device can hold it; this placement can"
 
 
 def _beside_free(kept: Candidate, problem: Problem) -> str:

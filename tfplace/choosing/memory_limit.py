@@ -70,8 +70,8 @@ def why_nothing_fits(
         name = problem.device_names[worst]
         found = (
             f"{name} lacks {bytes_text(peaks[worst] - usable[worst])} even under the "
-            f"{candidate.name} placement, the nearest: its peak is {bytes_text(peaks[worst])} "
-            f"of {bytes_text(usable[worst])} usable; alive then: "
+            f"{candidate.name} placement{', the nearest' * (planned is None)}: its peak is "
+            f"{bytes_text(peaks[worst])} of {bytes_text(usable[worst])} usable; alive then: "
             f"{_alive_text(problem, candidate.device_of_op, worst)}"
         )
         least = peaks

@@ -28,7 +28,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             device.name,
             bytes_text(device.memory_bytes),
             str(device.slots),
-            f"{device.efficiency:g}",
+            "by class" if device.precision else f"{device.efficiency:g}",
             "every op" if device.type == "CPU" else "ops with a GPU kernel",
         )
     out.print(table)

@@ -10,7 +10,7 @@ import pytest
 from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.discovery import find_cluster, gpu_split_bytes, tf_config_cluster, with_memory
-from graphs.errors import ClusterError
+from graphs.errors import ClusterError, UsageError
 
 
 def test_local_is_led_by_this_hosts_cpu():
@@ -258,5 +258,5 @@ def test_devices_have_no_more_memory_than_is_said():
     ],
 )
 def test_a_limit_that_says_nothing_is_named(limit, said):
-    with pytest.raises(ClusterError, match=said):
+    with pytest.raises(UsageError, match=f"reading --device_memory={limit}: .*{said}"):
         with_memory(named_clusters.named("k80x2"), [limit])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
+from graphs.problem_arrays import CONTENTION, EXECUTOR
 from graphs.problem_file import write_problem
 from tests.builders import Machine, diamond, with_executor
 from tests.tfplace.hostile_input_test import file_of
@@ -25,6 +26,7 @@ with np.load(WHOLE) as _archive:
     ARRAYS = {name: _archive[name] for name in _archive.files}
 PLAIN = io.BytesIO()
 write_problem(PLAIN, diamond(), np.zeros(4, dtype=np.int32))
+_OF_EXECUTOR = [*EXECUTOR, *CONTENTION, "sends_first"]
 BIG, WRAP = 2**62, np.int64(2**32)
 
 
@@ -94,6 +96,9 @@ FILES = {
     "no placement": (_arrays(placement=None), "lacks placement"),
     "nothing of devices": (_arrays(device_names=None, device_slots=None), "lacks device_names"),
     "half an executor": (_arrays(shares_memory=None), "lacks shares_memory"),
+    "an order of no executor": (
+        _arrays(**dict.fromkeys(_OF_EXECUTOR)), "has op_turn but lacks send_seconds"
+    ),
     "names that are numbers": (_arrays(op_names=np.arange(4)), "op_names is int64"),
     "seconds that are text": (_arrays(op_seconds=np.full((4, 2), "1")), "op_seconds is <U1"),
     "complex seconds": (_arrays(op_seconds=np.ones((4, 2), complex)), "op_seconds is complex"),

@@ -26,7 +26,7 @@ from tfplace.choosing.memory.fit import NEAR, Planned, fitted, least_fitted
 from tfplace.choosing.memory.large_sums import large_sums
 from tfplace.choosing.memory.predicted_peaks import predicted_peaks
 from tfplace.choosing.memory.rematerialize import CopyPlan, MayChange, host_of
-from tfplace.choosing.memory_limit import Advice, at_most, nearest, why_nothing_fits
+from tfplace.choosing.memory_limit import Advice, at_most, lacking_bytes, why_nothing_fits
 from tfplace.choosing.outcomes import Found
 from tfplace.choosing.scheduling.anchors import anchors_of
 from tfplace.choosing.scheduling.model_order import (
@@ -220,17 +220,23 @@ def nothing_fits(
       lacking_in_turn: {number of shards: bytes that they lack one after another, in order}.
     """
     prepared, searched = found.prepared, found.searched
-    known = nearest(searched.everything, prepared.problem)
-    planned = None
-    if known and _may_be_planned(prepared, options) and not searched.result.interrupted:
+    candidates, planned = searched.everything, None
+    lacking = [each for each in candidates if 0 < lacking_bytes(each, prepared.problem) < math.inf]
+    if lacking and _may_be_planned(prepared, options) and not searched.result.interrupted:
         until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
         base = with_sums_in_turn(prepared, options.problem) or prepared
-        placed = known.device_of_op[source_ops(base, prepared).op]
-        planned = least_fitted(base.problem, placed, may_change(base), until)
+        op = source_ops(base, prepared).op
+        for known in sorted(lacking, key=lambda each: lacking_bytes(each, prepared.problem)):
+            # Of one over several devices much may be received, which no op makes again.
+            placed = known.device_of_op[op]
+            planned = least_fitted(base.problem, placed, may_change(base), until)
+            if planned is not None:
+                candidates = [known]
+                break
     smaller = any(spec.shape and spec.shape[0] != 1 for spec in prepared.flat.feeds)
     advice = Advice(is_model=True, has_smaller_batch=smaller)
     plan = None if planned is None else planned.simulated
-    text = why_nothing_fits(searched.everything, prepared.problem, lacking_in_turn, advice, plan)
+    text = why_nothing_fits(candidates, prepared.problem, lacking_in_turn, advice, plan)
     return MemoryLimitError(text)
 
 

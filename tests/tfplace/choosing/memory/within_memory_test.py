@@ -16,6 +16,7 @@ from rewrite.memory.recompute import KEPT, has_plan
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.memory import within_memory
+from tfplace.choosing.memory.fit import least_fitted
 from tfplace.choosing.outcomes import Found
 from tfplace.choosing.scheduling.model_order import OwnOrder
 from tfplace.cli import main
@@ -101,6 +102,7 @@ def test_it_fits_and_says_what_runs_again(fitted, peak):
     assert max(plan["peak_bytes_without"].values()) == peak
     assert report["order"]["edges"] > plan["ops_run_again"]  # it fits in no other order
     assert report["verdict"] == "placed"
+    assert "can hold it as it came; this plan fits one" in report["verdict_sentence"]
     assert f"{plan['ops_run_again']} ops run again and" in report["verdict_sentence"]
     assert f"{plan['tensors_on_host']} tensors wait on the host" in report["verdict_sentence"]
     assert has_plan(sniff(out).proto.meta_graphs[0].graph_def)
@@ -253,6 +255,20 @@ def test_what_no_plan_makes_fit_ends_with_the_figures(deep, tmp_path, capsys):
     status, report = optimized(deep, tmp_path / "out", *flags)
     assert status == 0
     assert report["memory_plan"]["ops_run_again"] > 0
+
+
+def test_a_nearest_placement_without_a_plan_is_not_the_least(deep, tmp_path, capsys, monkeypatch):
+    tried = []
+
+    def not_first(*asked):
+        tried.append(asked)
+        return least_fitted(*asked) if len(tried) > 1 else None
+
+    monkeypatch.setattr(within_memory, "least_fitted", not_first)
+    flags = [ON_ONE, "--shards=1", f"--device_memory={64 * KIB}B"]
+    assert optimized(deep, tmp_path / "out", *flags)[0] == 3
+    message = " ".join(capsys.readouterr().err.split())
+    assert "wait on the host it takes about" in message and "the nearest" not in message
 
 
 def test_a_split_step_has_a_plan_too(deep, peak, tmp_path):
