@@ -89,8 +89,7 @@ def without_onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_peak_is_predicted_as_ops_ask_for_it(
     tmp_path: Path, request: pytest.FixtureRequest, fixture: str
 ) -> None:
-    """Workspaces of convolutions, with oneDNN where a CPU has it and without, copies of a table that
-    is read by rows, and chunks."""
+    """Workspaces of convolutions, copies of a table that is read by rows, and chunks."""
     request.getfixturevalue(fixture)
     _write(tmp_path / "model.pb", _convolutions)
     assert 0.95 < _share_of_measured(tmp_path / "model.pb") < 1.05
