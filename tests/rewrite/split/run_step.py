@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,13 +78,31 @@ def random_feeds(flat: FlatGraph) -> dict[str, np.ndarray]:
     }
 
 
+def as_written() -> tf.compat.v1.ConfigProto:
+    """A session's, in which graphs run as they are: rewriting one takes longer than its runs."""
+    config = v1.ConfigProto()
+    config.graph_options.optimizer_options.opt_level = v1.OptimizerOptions.L0
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return config
+
+
+def run_each(
+    graph_def: Any, fetches: Sequence[str], arrays: Iterable[Mapping[str, Any]]
+) -> list[list[Any]]:
+    """What a graph without variables gives for each of what it is fed."""
+    with tf.Graph().as_default() as graph:
+        v1.import_graph_def(graph_def, name="")
+        with v1.Session(graph=graph, config=as_written()) as session:
+            return [session.run(list(fetches), dict(feeds)) for feeds in arrays]
+
+
 def run(
     graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, Any], num_steps: int = 1
 ) -> tuple[list[Any], dict[str, np.ndarray]]:
     """What is fetched in the last step, and the variables after it. All runs begin alike."""
     with tf.Graph().as_default() as graph:
         v1.import_graph_def(graph_def, name="")
-        with v1.Session(graph=graph) as session:
+        with v1.Session(graph=graph, config=as_written()) as session:
             rng, reads = np.random.default_rng(0), {}
             for node in graph_def.node:
                 if node.op != "VarHandleOp":

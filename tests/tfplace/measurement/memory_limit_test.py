@@ -1,13 +1,15 @@
 """The memory limit of a device, predicted and real."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from graphs.host import child
+from graphs.host.child import begin_to_fork
 from graphs.loading.load_options import LoadOptions
 from graphs.problem import Infeasible, Measurement
 from tfplace.choosing.memory.predicted_peaks import predicted_peaks
@@ -72,12 +74,23 @@ def test_what_is_predicted_not_to_fit_really_does_not(prepared: PreparedModel) -
         assert 32 * MIB <= (apart[device].measured_bytes or 0) < 40 * MIB
 
 
-@pytest.mark.parametrize("has_onednn", ["0", "1"])  # where a CPU has it
+@pytest.fixture
+def without_onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """All children are forked of a process that has it not."""
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    monkeypatch.setattr(child, "_server", None)
+    begin_to_fork()
+    yield
+    assert child._server is not None
+    child._server.end()
+
+
+@pytest.mark.parametrize("fixture", ["tmp_path", "without_onednn"], ids=["with", "without"])
 def test_a_peak_is_predicted_as_ops_ask_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_onednn: str
+    tmp_path: Path, request: pytest.FixtureRequest, fixture: str
 ) -> None:
     """Workspaces of convolutions, copies of a table that is read by rows, and chunks."""
-    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", has_onednn)
+    request.getfixturevalue(fixture)
     _write(tmp_path / "model.pb", _convolutions)
     assert 0.95 < _share_of_measured(tmp_path / "model.pb") < 1.05
 

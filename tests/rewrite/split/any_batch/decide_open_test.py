@@ -1,5 +1,7 @@
 """Steps of any batch size whose inputs have other axes of any size, and rows of some sizes only."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,7 +18,7 @@ from rewrite.split.decision import Split
 from rewrite.split.prove.structure.check_resharding import prove_sizes
 from rewrite.split.reading.batch_axes import candidates
 from rewrite.split.states import Sharded
-from tests.rewrite.split.run_step import run, split_open_step
+from tests.rewrite.split.run_step import run, run_each, split_open_step
 
 v1 = tf.compat.v1
 BATCH, OTHER_BATCH = 6, 7
@@ -182,12 +184,18 @@ def test_rows_that_are_the_batch_at_some_sizes_only(what):
     feeds = [TensorSpec("x:0", "float32", (BATCH, 2))]
     flat = flatten(graph.as_graph_def(), feeds, fetches, open_conditionals=False)
     _, split = split_open_step(flat, BATCH, 2, {"x:0": 0})
-    for size in (3, BATCH, 7, 25, 320):
-        given = {"x:0": arrays_of([1], size)["x:0"]}
-        whole, _ = run(flat.graph_def, flat.fetches, given)
-        parts, _ = run(split.graph_def, split.fetches, given)
-        for one, other in zip(whole, parts, strict=True):
-            np.testing.assert_allclose(other, one, rtol=1e-5)
+    require_same(flat, split, ({"x": (size, 2)} for size in (3, BATCH, 7, 25, 320)))
+
+
+def require_same(flat, split, all_shapes, rtol=1e-5, atol=0.0):
+    """Parts give what the whole step gives, for each {fed op: shape}."""
+    given = []
+    for shapes in all_shapes:
+        rng = np.random.default_rng(next(iter(shapes.values()))[0])
+        given.append({f"{n}:0": rng.random(s).astype(np.float32) for n, s in shapes.items()})
+    whole, parts = (run_each(step.graph_def, step.fetches, given) for step in (flat, split))
+    for wanted, found in zip(itertools.chain(*whole), itertools.chain(*parts), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol)
 
 
 def entries_of(rows):
@@ -247,20 +255,9 @@ def test_lengths_beside_the_batch(what):
     decisions = decide_open(flat, infer_known(flat), 8, {"x:0": 0, "p:0": 0}, open_axes)
     assert decisions is not None and decisions.open_axes == open_axes
     split = build_step(flat, decisions, 2)
-    rng = np.random.default_rng(0)
-    for batch, length, beginning in (
-        (8, 10, 4),
-        (8, 20, 2),
-        (5, 12, 9),
-        (8, 3, 1),
-        (3, 4, 2),
-        (3, 2, 1),
-    ):
-        shapes = {"x:0": (batch, length, 2), "p:0": (batch, beginning)}
-        given = {name: rng.random(shape).astype(np.float32) for name, shape in shapes.items()}
-        one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
-        for wanted, found in zip(one, other, strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    sizes = ((8, 10, 4), (8, 20, 2), (5, 12, 9), (8, 3, 1), (3, 4, 2), (3, 2, 1))
+    shapes = ({"x": (batch, length, 2), "p": (batch, before)} for batch, length, before in sizes)
+    require_same(flat, split, shapes)
 
 
 def added_up_and_back(x):
@@ -315,11 +312,8 @@ def test_steps_of_any_number_beside_the_batch(what):
         split = build_step(flat, decisions, num_shards)
         proof = prove_sizes(flat, decisions, split, num_shards, 60.0)
         assert len(proof.batches) == 2
-        for shape in ((8, 10, 2), (8, 20, 2), (5, 7, 2), (3, 1, 2), (4, 0, 2)):
-            given = {"x:0": np.random.default_rng(0).random(shape).astype(np.float32)}
-            one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
-            for wanted, found in zip(one, other, strict=True):
-                np.testing.assert_allclose(found, wanted, rtol=1e-4)
+        shapes = ((8, 10, 2), (8, 20, 2), (5, 7, 2), (3, 1, 2), (4, 0, 2))
+        require_same(flat, split, ({"x": shape} for shape in shapes), rtol=1e-4)
 
 
 def test_scores_of_each_with_others_of_another_number():
@@ -341,13 +335,8 @@ def test_scores_of_each_with_others_of_another_number():
              if getattr(decisions.answer_of_op[n.name], "reason", "")]  # fmt: skip
     assert not whole
     split = build_step(flat, decisions, 2)
-    for sizes in ((6, 6), (9, 4), (3, 7)):
-        rng = np.random.default_rng(0)
-        arrays = [rng.random((size, 2)).astype(np.float32) for size in sizes]
-        given = dict(zip(("x:0", "others:0"), arrays, strict=True))
-        one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
-        for wanted, found in zip(one, other, strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    sizes = ((6, 6), (9, 4), (3, 7))
+    require_same(flat, split, ({"x": (a, 2), "others": (b, 2)} for a, b in sizes), rtol=1e-4)
 
 
 def in_a_scan(x, wanted):
@@ -378,16 +367,8 @@ def scanned(wanted_of, sizes):
 def require_same_in_parts(flat, decisions, sizes):
     """Two parts give what the whole step gives, for (batch, lengths of x, y and p) each."""
     split = build_step(flat, decisions, 2)
-    rng = np.random.default_rng(0)
-    for batch, *lengths in sizes:
-        shapes = [(batch, n, 2)[: len(s.shape)] for n, s in zip(lengths, flat.feeds, strict=True)]
-        given = {
-            spec.tensor: rng.random(shape).astype(np.float32)
-            for spec, shape in zip(flat.feeds, shapes, strict=True)
-        }
-        one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
-        for wanted, found in zip(one, other, strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    shapes = ({"x": (b, x, 2), "y": (b, y, 2), "p": (b, p)} for b, x, y, p in sizes)
+    require_same(flat, split, shapes)
 
 
 def decided_in_parts(flat, open_axes):
@@ -443,10 +424,8 @@ def test_matrices_of_diagonals_as_long_as_what_comes(axis):
     decisions = decide_open(flat, infer_known(flat), BATCH, {"x:0": 0}, {"x:0": [0, 1]})
     assert decisions is not None
     split = build_step(flat, decisions, 2)
-    for shape in ((BATCH, 4, 2), (OTHER_BATCH, 3, 2)):
-        given = {"x:0": np.random.default_rng(0).random(shape).astype(np.float32)}
-        one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
-        np.testing.assert_allclose(other, one, rtol=1e-5)
+    shapes = ((BATCH, 4, 2), (OTHER_BATCH, 3, 2))
+    require_same(flat, split, ({"x": shape} for shape in shapes))
 
 
 def placed(x, places_of):
@@ -502,10 +481,7 @@ def test_rows_that_are_the_batch_at_every_size_are_still_split(what):
     flat = flatten(graph.as_graph_def(), feeds, fetches, open_conditionals=False)
     decisions, split = split_open_step(flat, BATCH, 2, {"x:0": 0})
     assert decisions.state_of_tensor["Tanh:0"] == Sharded(0)
-    for size in (2, BATCH, 11):
-        given = {"x:0": arrays_of([1], size)["x:0"]}
-        one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
-        np.testing.assert_allclose(other, one, rtol=1e-5)
+    require_same(flat, split, ({"x": (size, 2)} for size in (2, BATCH, 11)))
 
 
 def hardest(x):
@@ -558,12 +534,8 @@ def test_a_gradient_of_rows_of_some_sizes_takes_as_many_passes_however_deep(what
     gradients = [n.name for n in flat.graph_def.node if n.op == "TanhGrad"]
     assert len(gradients) == 6
     assert early or all(decisions.state_of_tensor[f"{g}:0"] == Sharded(0) for g in gradients)
-    for size in (2, 3, BATCH, 25):
-        given = {"x:0": arrays_of([1], size)["x:0"]}
-        whole, _ = run(flat.graph_def, flat.fetches, given)
-        parts, _ = run(split.graph_def, split.fetches, given)
-        for one, other in zip(whole, parts, strict=True):
-            np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
+    shapes = ({"x": (size, 2)} for size in (2, 3, BATCH, 25))
+    require_same(flat, split, shapes, rtol=1e-4, atol=1e-6)
 
 
 def test_a_length_that_can_only_be_less():
@@ -579,8 +551,5 @@ def test_a_length_that_can_only_be_less():
     decisions = decided_in_parts(flat, {"x:0": [0, 1]})
     assert decisions is not None and decisions.open_axes == {"x:0": [0, 1]}
     split = build_step(flat, decisions, 2)
-    for batch, length in ((8, 10), (5, 3), (2, 1)):
-        given = {"x:0": np.random.default_rng(1).random((batch, length, 2)).astype(np.float32)}
-        one, other = (run(step.graph_def, step.fetches, given)[0] for step in (flat, split))
-        for wanted, found in zip(one, other, strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    shapes = ((8, 10, 2), (5, 3, 2), (2, 1, 2))
+    require_same(flat, split, ({"x": shape} for shape in shapes))
