@@ -156,7 +156,8 @@ class Pieces:
         self._held: dict[str, Held] = {}
         self._ops: dict[str, Operation] = {}
         units = [node for node in graph_def.node if functions_of(node, self._library)]
-        in_pieces = {node.name for node in units} if called and _in_order(graph_def.node) else ()
+        self._in_order = _in_order(graph_def.node)
+        in_pieces = {node.name for node in units} if called and self._in_order else ()
         for node in graph_def.node:
             if node.name not in in_pieces or not self._add_made(node):
                 self._add(node)
@@ -203,9 +204,16 @@ class Pieces:
 
     def _add(self, node: NodeDef) -> None:
         """Adds a node to the piece that is imported next."""
+        names = [self._stand_in.get(with_index(name), name) for name in node.input]
+        of_list = self._in_order and (
+            node.op == "TensorListStack"
+            or (node.op in _TAKEN and node.attr["element_dtype"].type in _WHOLE_NUMBERS)
+        )
+        if of_list and op_of(names[0]) not in self._ops:
+            self._import()
         copy = self._piece.node.add()
         copy.CopyFrom(node)
-        copy.input[:] = [self._stand_in.get(with_index(name), name) for name in node.input]
+        copy.input[:] = names
         if node.op == "VariableShape":
             handle = self._nodes[op_of(source_of(node.input[0], self._nodes, op_types.HANDLE))]
             if handle.op == "VarHandleOp" and _size(shape_of(handle.attr["shape"].shape)) >= 0:
@@ -218,11 +226,11 @@ class Pieces:
                 said.input.append(name)
                 for key in ("T", "out_type"):
                     said.attr[key].CopyFrom(copy.attr[key])
-        elif node.op in _TAKEN and copy.attr["element_dtype"].type in _WHOLE_NUMBERS:
-            if op_of(copy.input[0]) not in self._ops:
-                self._import()
-            known = self.of(copy.input[0])
-            if known.held is not None and known.held.exact:
+        elif of_list:
+            known = self.of(names[0])
+            if known.held is not None and node.op not in _TAKEN and known.held.length >= 0:
+                copy.attr["num_elements"].i = known.held.length
+            elif known.held is not None and node.op in _TAKEN and known.held.exact:
                 taken = dataclasses.replace(known, exact=known.held.exact)
                 self._replace(node, _TAKEN[node.op], taken)
 
@@ -273,7 +281,9 @@ class Pieces:
             item = self.of(node.input[_PUT[node.op]])
             one = Held(held.length, item.shape, held.declared, held.dtype, item.exact)
             held = joined_held(held, one) or held
-        return held if node.op in _SAME_LENGTH else dataclasses.replace(held, length=-1)
+        if node.op in _SAME_LENGTH and not attribute(node, "resize_if_index_out_of_bounds").b:
+            return held
+        return dataclasses.replace(held, length=-1)
 
     def _add_made(self, node: NodeDef) -> bool:
         """Adds what makes as much as a unit makes, if that is found."""

@@ -155,6 +155,9 @@ def inspect_model(options: ProblemOptions, with_largest_batch: bool = False) -> 
     if is_planned and found.fits is not None and not found.fits.fits:
         found = dataclasses.replace(found, planned=planned_fit(prepared, options))
     if with_largest_batch:
+        # Of a Keras file, what was exported is read for each size, not the file itself again.
+        model = prepared.source.saved_model_dir or options.model
+        options = dataclasses.replace(options, model=model)
         batch = largest_batch(options)
         planned = largest_planned(options, batch) if is_planned else None
         found = dataclasses.replace(found, largest_batch=batch, largest_planned=planned)

@@ -41,6 +41,16 @@ def _fills_a_list(x):
     return tf.identity(made[1].stack(), "out")
 
 
+def _fills_a_list_of_the_batch(x, grows=False):
+    rows = tf.TensorArray(tf.float32, tf.shape(x)[0], dynamic_size=grows, element_shape=[4])
+    made = _loop(lambda i, rows: (rows.write(i, x[0]),), rows)
+    return tf.identity(made[1].stack(), "out")
+
+
+def _fills_a_list_that_grows(x):
+    return _fills_a_list_of_the_batch(x, grows=True)
+
+
 def _reads_a_list(x):
     rows = tf.TensorArray(tf.float32, size=5, element_shape=[None, 4]).unstack(tf.stack([x] * 5))
     return tf.identity(_loop(lambda i, y: (y + rows.read(i),), x)[1], "out")
@@ -66,6 +76,8 @@ def _one_of_two(x):
         (_keeps, (3, 4)),
         (_grows, (-1, 4)),
         (_fills_a_list, (5, 3, 4)),
+        (_fills_a_list_of_the_batch, (3, 4)),
+        (_fills_a_list_that_grows, (-1, 4)),
         (_reads_a_list, (3, 4)),
         (_hands_a_size_in, (3, 4)),
         (_calls, (4, 3)),

@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 from rich.console import Console
 
+from graphs.loading import load
+from graphs.loading.keras_file import export_keras
 from graphs.loading.load_options import LoadOptions
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
@@ -136,6 +138,21 @@ def test_variables_go_to_the_host_where_a_gpu_has_no_room_for_them(tmp_path):
     written = io.StringIO()
     print_inspection(found, Console(file=written, width=300))
     assert "variables and what updates them lie on the host" in written.getvalue()
+
+
+def test_a_keras_file_is_exported_once_for_all_sizes_of_a_batch(tmp_path, monkeypatch):
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.Input((4,)), layers.Dense(1000, "tanh"), layers.Dense(1)])
+    path = str(tmp_path / "model.keras")
+    model.save(path)
+    exported = []
+    monkeypatch.setattr(
+        load, "export_keras", lambda file: exported.append(file.path) or export_keras(file)
+    )
+    options = ProblemOptions(path, cluster="k80x2", device_memory=["2MB"], memory_plan="none")
+    found = inspect_model(options, with_largest_batch=True)
+    assert (found.path, found.kind) == (path, "keras") and 100 < found.largest_batch < 500
+    assert exported == [path]
 
 
 @pytest.mark.parametrize(("megabytes", "is_open"), [(1, True), (4, True), (4, False)])
