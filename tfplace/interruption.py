@@ -79,6 +79,7 @@ class Interruption:
     """What signals have come, and whether the first one ends the running work."""
 
     def __init__(self) -> None:
+        self.is_to_end = False  # SIGTERM came
         self._num_signals = 0
         self._is_raising = True
 
@@ -90,6 +91,7 @@ class Interruption:
     def note(self, signum: int, frame: FrameType | None) -> None:
         """The signal handler."""
         self._num_signals += 1
+        self.is_to_end |= signum == signal.SIGTERM
         if self._num_signals == 1 and self._is_raising:
             raise Interrupted
         if self._num_signals == 2:
@@ -147,10 +149,14 @@ _running: list[Interruption] = []
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[Interruption]:
+def interruptible(hands_on: bool = False) -> Iterator[Interruption]:
     """Signals go to the Interruption while inside; contexts inside one another share one.
 
     In another thread than the main one, signals go elsewhere and none is ever seen.
+
+    Args:
+      hands_on: whether SIGTERM ends, or reaches the handler of, a program that called this, after
+        this: whoever sent it would otherwise wait for that end.
     """
     if _running:
         yield _running[-1]
@@ -170,3 +176,5 @@ def interruptible() -> Iterator[Interruption]:
         _running.remove(interruption)
         for number, handler in before.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        if hands_on and interruption.is_to_end:
+            signal.raise_signal(signal.SIGTERM)

@@ -337,7 +337,7 @@ def _outputs(
     folder = None if options.logdir is None else run_folder(options, time.time())
     with (
         writable(options.output_dir, options.dump_problem, folder),
-        interruptible() as interruption,
+        interruptible(hands_on=True) as interruption,
     ):
         log = None if folder is None else SearchLog(folder, progress, hparams_of(options))
         yield log or progress, log, interruption

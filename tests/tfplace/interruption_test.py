@@ -41,6 +41,23 @@ def test_raising_work_ends_at_the_first_signal_and_held_work_notes_it(number):
     assert signal.getsignal(number) is before
 
 
+def test_a_program_that_called_gets_its_sigterm_afterwards():
+    got = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: got.append(number))
+    try:
+        for number, hands_on in ((signal.SIGINT, True), (signal.SIGTERM, False)):
+            with interruptible(hands_on) as outer, outer.held(), interruptible(hands_on=True):
+                interrupt(number)
+            assert not got
+        with interruptible(hands_on=True) as outer, outer.held():
+            with interruptible(hands_on=True):
+                interrupt(signal.SIGTERM)
+            assert outer.seen and not got
+        assert got == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_the_first_signal_raises_where_work_is_not_held():
     with interruptible() as interruption:
         with pytest.raises(Interrupted):

@@ -100,3 +100,8 @@ def test_one_worker_that_is_kept_loses_its_name():
     assert [loading_needs(WORKERS, used) for used in ([SECOND], [FIRST, SECOND])] == ["", "workers"]
     assert loading_needs(addressed, [SECOND]) == "connection"
     assert loading_needs(find_cluster("k80x2"), ["/device:GPU:0", "/device:GPU:1"]) == ""
+
+
+def test_what_is_no_model_is_an_error_of_ours(tmp_path):
+    with pytest.raises(tfplace.TfplaceError, match="folder: .*wanted the folder of a SavedModel"):
+        tfplace.load(str(tmp_path / "folder"))

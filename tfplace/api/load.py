@@ -31,6 +31,7 @@ def load(
         to come before anything makes variables. A model that needs none is loaded without.
 
     Raises:
+      ModelError: there is no SavedModel.
       ClusterError: this process doesn't see a device that the model was placed on, or the workers
         can't be started.
     """
@@ -108,7 +109,12 @@ def _made_whole(handle: Tensor, pieces: Sequence[Operation]) -> bool:
 
 def _load(path: str, tags: str | Sequence[str] | None) -> Trackable:
     options = tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices")
-    return tf.saved_model.load(path, tags=tags, options=options)
+    try:
+        return tf.saved_model.load(path, tags=tags, options=options)
+    except OSError as error:
+        raise ModelError(
+            f"loading {path}: {error}; wanted the folder of a SavedModel, as --output_dir names it"
+        ) from error
 
 
 def _tasks(path: str) -> Mapping[str, DeviceKey]:
