@@ -103,5 +103,5 @@ def test_one_worker_that_is_kept_loses_its_name():
 
 
 def test_what_is_no_model_is_an_error_of_ours(tmp_path):
-    with pytest.raises(tfplace.TfplaceError, match="folder: .*wanted the folder of a SavedModel"):
+    with pytest.raises(tfplace.TfplaceError, match=r"folder: .*wanted the folder of a SavedModel"):
         tfplace.load(str(tmp_path / "folder"))
