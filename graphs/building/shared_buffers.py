@@ -14,7 +14,8 @@ from graphs.op_graph import BoolArray, LongArray
 from graphs.protos import NodeDef
 
 _HELD = 4
-"""Terms of a joined AddN that count from its own run on, when all of them count once already."""
+"""Of the terms of an AddN that is joined with a later one, so many count from its own run on. All
+of them are its inputs, and count as such at that run, too: more would be counted twice."""
 # A read variable's buffer is held in any case.
 _HAND_ON = op_types.ALIASES - {"ReadVariableOp"}
 
@@ -138,13 +139,13 @@ def _join_additions(
     sums = {int(outputs.node[term]) for term in joined} | set(joined.values())
     last: dict[int, int] = {}
     for node in sorted(sums, reverse=True):  # nodes come in topological order
-        total = int(outputs.first[node])
-        last[node] = last[joined[total]] if total in joined else total
-        terms = of_edge[edges.first[node] : edges.first[node + 1]].tolist()
-        before = [term for term in terms if term in joined and total in joined]
-        held = min(len(terms) - 1, _HELD) if total in joined else 1
-        found.shares[total] = before[0] if before else -1
-        found.buffers[total] = max(held, 1)
-        found.takes_over[total] = False
+        total, terms = int(outputs.first[node]), int(edges.first[node + 1] - edges.first[node])
+        found.shares[total], found.takes_over[total] = -1, False
+        last[node] = total
         if total in joined:
-            found.at_last[last[node]] += (len(terms) - 1 - held) * outputs.num_bytes[total]
+            last[node] = last[joined[total]]
+            inputs = of_edge[edges.first[node] : edges.first[node + 1]].tolist()
+            found.shares[total] = next((term for term in inputs if term in joined), -1)
+            held = min(terms - 1, _HELD)
+            found.buffers[total] = max(held, 1)
+            found.at_last[last[node]] += (terms - 1 - held) * outputs.num_bytes[total]
