@@ -22,9 +22,11 @@ def test_a_model_is_made_by_a_process_with_variables_of_its_own(
     with ModelBuilder(path) as builder:
         process = builder._child._child.process
         assert isinstance(process, subprocess.Popen)
+        variables = psutil.Process(process.pid).environ()
+        while not variables:  # just after its exec Linux shows a process without any
+            variables = psutil.Process(process.pid).environ()
+        assert variables["TF_ENABLE_ONEDNN_OPTS"] == "0"
         builder.begin(source, tmp_path / "folder")
         built = builder.built()
-        # Not before: just after its exec Linux shows a process without any variables.
-        assert psutil.Process(process.pid).environ()["TF_ENABLE_ONEDNN_OPTS"] == "0"
     (made,) = sniff(built.directory).proto.meta_graphs
     assert {node.name for node in source.graph_def.node} <= {n.name for n in made.graph_def.node}
