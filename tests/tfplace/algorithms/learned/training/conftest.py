@@ -19,7 +19,8 @@ def small_config():
 def small_family():
     """A family of four tiny graphs."""
     with pytest.MonkeyPatch.context() as patch:
-        options = {"size": ("tiny",), "num_steps": (4, 6), "batch_size": (2, 4)}
+        sizes = {"size": ("tiny",), "num_layers": (1,)}
+        options = {**sizes, "num_steps": (4, 6), "batch_size": (2, 4)}
         patch.setitem(families.FAMILIES, "transformer", options)
         yield "transformer"
 
