@@ -12,7 +12,9 @@ each op is asked about alone, with inputs and outputs of the shapes that `Tensor
 an op that has a tensor of unknown size is not asked about.
 """
 
+import copy
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -233,16 +235,50 @@ def _request(graph_def: GraphDef, fetched: Iterable[str]) -> dict[str, Pickled]:
     }
 
 
-def optimized(flat: FlatGraph) -> GraphDef | None:
-    """What Grappler makes of a graph before it is run; None where it fails.
+def optimized(flat: FlatGraph, properties: TensorProperties) -> GraphDef | None:
+    """What Grappler makes of a step before it is run; None where it fails.
+
+    In what order it lists ops hangs on how a step begins and ends. So this one is a function as in
+    a real run: what is fed are its arguments, a last constant waits for all that is fetched, and it
+    returns that one, too.
 
     Folding constants runs ops without effects: for a graph that is run anyway.
     """
     config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.min_graph_nodes = -1
-    request = _request(flat.graph_def, map(op_of, flat.fetches))
+    step = copy.deepcopy(flat.graph_def)
+    index = {op_of(feed.tensor): i for i, feed in enumerate(flat.feeds)}
+    for node in step.node:
+        if node.op in op_types.PLACEHOLDERS and node.name in index:
+            _become(node, "_Arg", properties.dtype(f"{node.name}:0"), index[node.name])
+    with tf.Graph().as_default() as graph:
+        for node in step.node:
+            graph.unique_name(node.name)
+        done = tf.constant(0).op.node_def
+    done.input.extend(f"^{op_of(name)}" for name in flat.fetches)
+    step.node.append(done)
+    dtypes = {name: properties.dtype(name) for name in flat.fetches if ":" in name}
+    dtypes[done.name] = "int32"
+    returned = []
+    for i, (name, dtype) in enumerate(dtypes.items()):
+        returned.append(re.sub(r"\W", "_", op_of(name)).lower() + "_RetVal")
+        node = step.node.add(name=returned[i], input=[name.removesuffix(":0")])
+        _become(node, "_Retval", dtype, i)
+    for node in step.node:
+        node.device = _DEVICE_NAME  # on no device Grappler fuses nothing
+    request = _request(step, returned)
     made = run_grappler({**request, "config": config.SerializeToString()}).get("optimized")
     return None if made is None else type(flat.graph_def).FromString(made)
+
+
+def _become(node: NodeDef, op: str, dtype: str, index: int) -> None:
+    """Makes a node an end of a function."""
+    if op == "_Arg":
+        node.ClearField("input")
+    node.ClearField("attr")
+    node.op = op
+    node.attr["T"].type = tf.as_dtype(dtype).as_datatype_enum
+    node.attr["index"].i = index
 
 
 def list_devices() -> list[Message]:

@@ -105,7 +105,7 @@ class PreparedModel(LoadedModel):
         """i4[N]: the ops' places as a run listed them, else as Grappler does; None: it fails."""
         if self.costs.op_turn is not None:
             return self.costs.op_turn
-        made = optimized(self.flat)
+        made = optimized(self.flat, self.properties)
         if made is None:
             return None
         executed = [ExecutedNode(n.name, n.op, n.device, tuple(n.input)) for n in made.node]

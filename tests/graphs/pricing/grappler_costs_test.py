@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from graphs.building.flatten import flatten
 from graphs.building.shapes import infer
+from graphs.names import op_of
 from graphs.pricing.grappler_costs import estimate, optimized, with_defaults
 from graphs.source_model import TensorSpec
 
@@ -81,10 +83,49 @@ def test_what_is_run_is_what_grappler_leaves():
         tf.TensorSpec([4, 8], name="x"), tf.TensorSpec([8, 8], name="w")
     )
     feeds = [TensorSpec("x:0", "float32", (4, 8)), TensorSpec("w:0", "float32", (8, 8))]
-    made = optimized(flatten(step.graph.as_graph_def(), feeds, ["out:0"]))
+    flat = flatten(step.graph.as_graph_def(), feeds, ["out:0"])
+    made = optimized(flat, infer(flat))
     ops = [node.op for node in made.node]
     assert "Mul" not in ops and ops.count("MatMul") == 1 and "Relu" in ops
     assert len(ops) < len(step.graph.as_graph_def().node)
     broken = flatten(step.graph.as_graph_def(), feeds, ["out:0"])
     next(node for node in broken.graph_def.node if node.op == "Relu").op = "NoSuchOp"
-    assert optimized(broken) is None
+    assert optimized(broken, infer(flat)) is None
+
+
+def test_ops_are_listed_as_a_run_lists_them():
+    sizes = {"x": [4, 8], "w": [8, 8], "v": [8, 8], "b": [8]}
+    with tf.Graph().as_default() as graph:
+        x, w, v, b = (v1.placeholder(tf.float32, sizes[name], name) for name in sizes)
+        hidden = tf.nn.relu(tf.nn.bias_add(x @ w, b))
+        loss = tf.reduce_sum(tf.nn.bias_add(hidden @ v, b) ** 2)
+        fetches = [each.name for each in (loss, *tf.gradients(loss, [w, v, b]))]
+    feeds = [TensorSpec(f"{name}:0", "float32", tuple(sizes[name])) for name in sizes]
+    flat = flatten(graph.as_graph_def(), feeds, fetches)
+    made = optimized(flat, infer(flat))
+
+    def body(*arguments):
+        fed = dict(zip(sizes, arguments, strict=True))
+        run = tf.graph_util.import_graph_def(graph.as_graph_def(), fed, fetches, name="")
+        with tf.control_dependencies(run):
+            return [*run, tf.constant(0)]
+
+    step = v1.wrap_function(body, [tf.TensorSpec(size) for size in sizes.values()])
+    values = [tf.ones(size) for size in sizes.values()]
+    context.context().enable_graph_collection()
+    step(*values)
+    (ran,) = context.context().export_run_metadata().function_graphs
+    context.context().disable_graph_collection()
+    ran_users, made_users = map(_users, (ran.post_optimization_graph, made))
+    both = ran_users.keys() & made_users.keys()
+    assert len(both) >= 8
+    assert {name: made_users[name] for name in both} == {name: ran_users[name] for name in both}
+
+
+def _users(graph_def):
+    """{op: those that use it, as they are listed}."""
+    users = {}
+    for node in graph_def.node:
+        for name in node.input:
+            users.setdefault(op_of(name), []).append(node.name)
+    return {name: found for name, found in users.items() if len(found) > 1}
