@@ -17,7 +17,7 @@ from tfplace.simulation.scratch import Scratch
 
 @compiled
 def simulate(
-    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, limit: float = np.inf
+    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, limit: float
 ) -> float:
     """Runs one placement; the peaks are in scratch.peak, all times in scratch.
 
@@ -26,8 +26,8 @@ def simulate(
     Args:
       scratch: as its `tracks_memory`, `may_give_up` and `logs` say.
       device_of_op: i4[N].
-      limit: seconds; a run that can't end by then may be given up if scratch.may_give_up. Who
-        leaves it out has Numba compile everything a second time, for a limit of that type.
+      limit: seconds; a run that can't end by then may be given up if scratch.may_give_up. No
+        default: Numba would compile everything a second time, for who leaves it out.
 
     Returns:
       The makespan in seconds, the mean over the orders; inf where an op has no kernel on its

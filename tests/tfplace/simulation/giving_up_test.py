@@ -51,9 +51,9 @@ def test_a_run_is_given_up_only_above_its_limit_and_always_far_above(seed):
     placement = rng.integers(0, problem.num_devices, problem.num_ops).astype(np.int32)
     arrays = simulation_arrays(problem)
     timing = timing_scratch(arrays)
-    wanted = simulate(arrays, new_scratch(arrays), placement)
+    wanted = simulate(arrays, new_scratch(arrays), placement, np.inf)
     assert wanted == pytest.approx(reference_run(problem, placement.tolist())[0], rel=1e-9, abs=0)
-    assert simulate(arrays, timing, placement) == wanted
+    assert simulate(arrays, timing, placement, np.inf) == wanted
     # A hair above, since a sum of seconds in another order is another sum.
     assert simulate(arrays, timing, placement, wanted * (1 + 1e-12)) == wanted
     assert simulate(arrays, timing, placement, wanted * 0.5) in (wanted, np.inf)
@@ -84,7 +84,7 @@ def test_a_channel_that_is_busy_is_noticed_on_the_way():
     placement = np.array([0, 1, 1, 1, 1], dtype=np.int32)
     arrays = simulation_arrays(problem)
     timing = timing_scratch(arrays)
-    assert simulate(arrays, timing, placement) == 19.0
+    assert simulate(arrays, timing, placement, np.inf) == 19.0
     timing.op_start[:] = -1.0
     # The longest path has an idle link: 1 + 4 + 1 + 5 s, so 12 s could do at first.
     assert simulate(arrays, timing, placement, 12.0) == np.inf
@@ -96,7 +96,7 @@ def test_a_scratch_that_tracks_memory_runs_to_the_end_whatever_the_limit():
     arrays = simulation_arrays(problem)
     full = new_scratch(arrays)
     placement = np.array([0, 1, 0, 1], dtype=np.int32)
-    wanted = simulate(arrays, full, placement)
+    wanted = simulate(arrays, full, placement, np.inf)
     peaks = full.peak.tolist()
     assert simulate(arrays, full, placement, 1e-3) == wanted
     assert full.peak.tolist() == peaks

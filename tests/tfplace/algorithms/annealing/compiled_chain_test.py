@@ -56,7 +56,7 @@ def test_runs_with_a_limit_are_exact_or_given_up_with_reason():
         arrays = simulation_arrays(problem)
         timing = timing_scratch(arrays)
         wanted, _ = reference_run(problem, placement.tolist())
-        assert simulate(arrays, timing, placement) == wanted
+        assert simulate(arrays, timing, placement, np.inf) == wanted
         # A hair above, since a sum of seconds in another order is another sum.
         assert simulate(arrays, timing, placement, wanted * (1 + 1e-12)) == wanted
         least = _least_makespan(problem, placement)
@@ -82,7 +82,7 @@ def test_a_run_is_given_up_once_what_has_started_can_not_end_in_time():
     timing = timing_scratch(arrays)
     placement = np.array([0, 0, 1], dtype=np.int32)
     assert _least_makespan(problem, placement) == 5.0
-    assert simulate(arrays, timing, placement) == 8.0
+    assert simulate(arrays, timing, placement, np.inf) == 8.0
     assert simulate(arrays, timing, placement, 7.9) == np.inf
     assert simulate(arrays, timing, placement, 8.0) == 8.0
 
@@ -99,7 +99,7 @@ def test_a_critical_path_goes_back_through_transfers_and_busy_devices():
     scratch = new_scratch(arrays)
     position = new_chain(5, 0).position
     position.device_of_op[:] = [0, 1, 1, 0, 0]
-    assert simulate(arrays, scratch, position.device_of_op) == 11.0
+    assert simulate(arrays, scratch, position.device_of_op, np.inf) == 11.0
     trace_critical_path(arrays, scratch, position)
     # start's copy is there at 5 s; wait starts at 9 s, when busy has ended.
     assert position.critical[: position.num_critical[0]].tolist() == [3, 2, 1]
@@ -127,7 +127,7 @@ class _Annealed:
 
     def energy(self, device_of_op):
         """Seconds and whether it fits, by a plain run in scratch that no chain has seen."""
-        seconds = simulate(self.arrays, self.scratch, device_of_op)
+        seconds = simulate(self.arrays, self.scratch, device_of_op, np.inf)
         usable = self.config.usable
         penalty = memory_penalty(self.scratch.peak, usable, self.config.overflow_weight)
         return seconds * penalty, bool((self.scratch.peak <= usable).all())
@@ -152,7 +152,7 @@ def test_what_a_chain_keeps_is_what_plain_runs_of_its_placements_give(seed, memo
     arrays = simulation_arrays(problem)
     scratch = new_scratch(arrays)
     if memory is not None:
-        simulate(arrays, scratch, np.zeros(problem.num_ops, dtype=np.int32))
+        simulate(arrays, scratch, np.zeros(problem.num_ops, dtype=np.int32), np.inf)
         limited = np.full(problem.num_devices, int(scratch.peak.max() * memory))
         problem = dataclasses.replace(problem, device_memory_bytes=limited)
     chain = _Annealed(problem, seed)
@@ -167,7 +167,7 @@ def test_what_a_chain_keeps_is_what_plain_runs_of_its_placements_give(seed, memo
             kept = state.energy[which], bool(state.feasible[which])
             # Until memory binds the chain checks new bests only: what it accepted before then
             # counts as if it fitted, until something else is accepted.
-            unchecked = simulate(arrays, scratch, device_of_op), True
+            unchecked = simulate(arrays, scratch, device_of_op, np.inf), True
             assert kept == (energy, fits) or (which == CURRENT and kept == unchecked)
         now = state.energy[BEST], bool(state.feasible[BEST])
         assert (not now[1], now[0]) <= (not best[1], best[0])
