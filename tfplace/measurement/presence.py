@@ -4,6 +4,7 @@ import graphs.late_tensorflow as tf
 from graphs.cluster import Cluster
 from graphs.clusters import named_clusters
 from graphs.clusters.discovery import gpu_split_bytes
+from graphs.errors import ClusterError
 from tfplace.measurement.device_name import device_key
 
 WORKER_JOB = "worker"
@@ -32,6 +33,14 @@ def is_present(cluster: Cluster) -> bool:
         cluster.name not in named_clusters.names()
         and {(k.type, k.index) for k in keys} <= _visible()
     )
+
+
+def require_present(cluster: Cluster, doing: str, remedy: str) -> None:
+    """Raises ClusterError where a cluster can only be simulated; asked before ops are priced."""
+    if not is_present(cluster):
+        raise ClusterError(
+            f"{doing} {cluster.name}: its devices are not present on this machine; {remedy}"
+        )
 
 
 def _visible() -> set[tuple[str, int]]:
