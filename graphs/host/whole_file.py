@@ -1,7 +1,8 @@
-"""Writes files that are there whole or not at all, whenever the process is killed."""
+"""Files read whole, and written whole or not at all, whenever the process is killed."""
 
 import contextlib
 import ctypes
+import errno
 import os
 import stat
 import tempfile
@@ -50,6 +51,19 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
     except OSError:
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def is_device(path: str | os.PathLike[str]) -> bool:
+    """Whether reading may never end, as of /dev/zero, and take all memory; OSError: none there."""
+    mode = os.stat(path).st_mode
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """A text that a user names, in UTF-8; OSError: it can't be read, or is a device."""
+    if is_device(path):
+        raise OSError(errno.EINVAL, "it is a device")
+    return Path(path).read_text(encoding="utf-8")
 
 
 def exchange(made: Path, target: Path) -> bool:
