@@ -92,10 +92,8 @@ def with_memory(cluster: Cluster, limits: Sequence[str]) -> Cluster:
                 f"reading --device_memory={limit}: {cluster.name} has no device {name!r}; wanted "
                 f"one of {', '.join(cluster.device_names)}{hint}"
             )
-        try:
-            most[name] = parse_bytes(f"reading --device_memory={limit}: the size", size)
-        except ClusterError as error:
-            raise UsageError(str(error)) from None
+        where = f"reading --device_memory={limit}: the size"
+        most[name] = parse_bytes(where, size, UsageError)
     devices = [
         dataclasses.replace(
             device,
