@@ -40,7 +40,7 @@ from tfplace.choosing.shards.shard_search import ShardSearch
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.measurement.held_runs import HeldRuns
-from tfplace.measurement.presence import require_present
+from tfplace.measurement.presence import require_present, unreached
 from tfplace.output_paths import writable
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.on_known_machine import keep_what_was_taught, on_known_machine
@@ -96,6 +96,9 @@ def optimize(
         builder or ModelBuilder(options.problem.model) as builder,
     ):
         asked = options.problem
+        measures = options.evaluator != "simulate"
+        if measures and (failure := unreached(find_cluster(asked.cluster))):
+            progress.say(f"no step can be measured: {failure}")
         options = with_known_machine(options, progress, phases, compiling, scratch)
         prepared = _read(options, progress, phases, compiling, builder, scratch)
         beside = 40.0 if prepared.problem.num_ops <= 15_000 else 120.0  # the contract, section 11

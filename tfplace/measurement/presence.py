@@ -1,5 +1,7 @@
 """Whether a cluster's devices are here, so that placements can really run."""
 
+import socket
+
 import graphs.late_tensorflow as tf
 from graphs.cluster import Cluster
 from graphs.clusters import named_clusters
@@ -8,6 +10,8 @@ from graphs.errors import ClusterError
 from tfplace.measurement.device_name import device_key
 
 WORKER_JOB = "worker"
+REACH_SECONDS = 3.0
+"""For a server of the same network to take a connection."""
 
 
 def is_present(cluster: Cluster) -> bool:
@@ -37,10 +41,27 @@ def is_present(cluster: Cluster) -> bool:
 
 def require_present(cluster: Cluster, doing: str, remedy: str) -> None:
     """Raises ClusterError where a cluster can only be simulated; asked before ops are priced."""
+    failure = unreached(cluster)
     if not is_present(cluster):
-        raise ClusterError(
-            f"{doing} {cluster.name}: its devices are not present on this machine; {remedy}"
-        )
+        failure = f"its devices are not present on this machine; {remedy}"
+    if failure:
+        raise ClusterError(f"{doing} {cluster.name}: {failure}")
+
+
+def unreached(cluster: Cluster) -> str:
+    """Why a task's server can't be reached; empty where all listen, or none has an address."""
+    addresses = dict.fromkeys(device.address for device in cluster.devices if device.address)
+    return next(filter(None, map(no_answer, addresses)), "")
+
+
+def no_answer(address: str) -> str:
+    """Why nothing listens at host:port; empty where something does."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), REACH_SECONDS).close()
+    except (OSError, ValueError) as error:
+        return f"nothing answers at {address} ({error}); start its server, or mend the address"
+    return ""
 
 
 def _visible() -> set[tuple[str, int]]:
