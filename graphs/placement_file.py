@@ -148,9 +148,9 @@ def _read_entries(path: str) -> Mapping[str, str]:
             f"one as assets.extra/tfplace/placement.json{did_you_mean_file(path)}"
         ) from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or f"not a JSON file ({error})"
         raise PlacementError(
-            f"reading the placement {path}: not a JSON file ({error}); wanted "
-            '{"op": "/device:GPU:0", ...}'
+            f'reading the placement {path}: {why}; wanted {{"op": "/device:GPU:0", ...}}'
         ) from None
     if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
         raise PlacementError(
