@@ -34,7 +34,7 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], objec
         try:
             with os.fdopen(handle, "wb") as file:
                 write(file)
-            os.chmod(aside, 0o644)
+            os.chmod(aside, _mode_of(target))  # mkstemp's is for its owner alone
             os.replace(aside, target)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -42,6 +42,14 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], objec
             raise
     except OSError as error:
         raise OutputError(f"writing {path}: {error.strerror}; choose another place") from None
+
+
+def _mode_of(target: Path) -> int:
+    """The permissions of the file that is replaced, else those that the user's umask leaves."""
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_IMODE(target.stat().st_mode)
+    os.umask(mask := os.umask(0o077))  # there is no other way to read it
+    return 0o666 & ~mask
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
