@@ -8,6 +8,7 @@ import numpy as np
 
 from graphs import op_types
 from graphs.building.op_outputs import num_outputs
+from graphs.counted import counted
 from graphs.errors import FetchError, ModelError
 from graphs.function_library import library_of
 from graphs.graph_edges import edges_of
@@ -100,9 +101,10 @@ class GraphView:
                 f"such as {op + ':0'!r}"
             )
         if index and int(index) >= (count := num_outputs(self.nodes[op], self.library)):
+            hint = "" if count else ", it can only be run: name it without an index"
             raise FetchError(
-                f"looking up the {what} {name!r}: {op!r} ({self.nodes[op].op}) has {count} outputs"
-                f"{', it can only be run: name it without an index' if not count else ''}"
+                f"looking up the {what} {name!r}: {op!r} ({self.nodes[op].op}) has "
+                f"{counted(count, 'output')}{hint}"
             )
 
 

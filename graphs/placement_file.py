@@ -3,13 +3,13 @@
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from graphs.devices_asked import named_device
 from graphs.errors import PlacementError
 from graphs.host.did_you_mean import did_you_mean_file, nearest
+from graphs.host.whole_file import read_text
 from graphs.op_graph import FloatArray, IntArray, OpGraph
 from graphs.protos import Json
 
@@ -141,16 +141,16 @@ def _unique_keys(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
 
 def _read_entries(path: str) -> Mapping[str, str]:
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_unique_keys)
+        value = json.loads(read_text(path), object_pairs_hook=_unique_keys)
     except FileNotFoundError:
         raise PlacementError(
             f"reading the placement {path}: there is no such file; `tfplace optimize` writes "
             f"one as assets.extra/tfplace/placement.json{did_you_mean_file(path)}"
         ) from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or f"not a JSON file ({error})"
         raise PlacementError(
-            f"reading the placement {path}: not a JSON file ({error}); wanted "
-            '{"op": "/device:GPU:0", ...}'
+            f'reading the placement {path}: {why}; wanted {{"op": "/device:GPU:0", ...}}'
         ) from None
     if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
         raise PlacementError(

@@ -215,7 +215,12 @@ def _check_order(path: str, arrays: Arrays) -> None:
 
 
 def _check_names(path: str, arrays: Arrays) -> None:
-    """Placement files and reports name ops and devices."""
+    """Placement files and reports name ops and devices; placers know CPUs and what is a GPU."""
+    if unknown := set(arrays["device_types"].tolist()) - {"CPU", "GPU"}:
+        raise ModelError(
+            f"reading the problem {path}: device_types has {min(unknown)!r}; wanted 'GPU' or 'CPU' "
+            "for each device: what ops are sped up by is a GPU here"
+        )
     for name in ("op_names", "device_names"):
         values, counts = np.unique(arrays[name], return_counts=True)
         if counts.max() > 1:

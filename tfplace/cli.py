@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from graphs.errors import OutputError, TfplaceError
+from graphs.errors import OutputError, TfplaceError, UsageError
 from tfplace.commands import outcome
 from tfplace.commands.command_table import COMMANDS, Flag, run_command
 from tfplace.commands.parse import known_command, parse, verbosity_of
@@ -78,7 +78,12 @@ def _dispatch(words: list[str]) -> int:
             print(command_help(known_command(words[1])))
         else:
             print(overview())
-        return 0 if words else outcome.EXIT_USAGE
+        if not words:
+            raise UsageError(
+                "reading the command line: found no command; wanted `tfplace COMMAND [ARGS] "
+                "[--flags]`, as above"
+            )
+        return 0
     if words[0] == "--version":
         from tfplace.version import __version__
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from graphs.clusters.discovery import find_cluster
 from graphs.effects import left_out, left_out_sentence
 from graphs.source_model import SourceModel
 from rewrite.model_builder import BuiltModel, ModelBuilder
@@ -39,6 +40,7 @@ from tfplace.choosing.shards.shard_search import ShardSearch
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.measurement.held_runs import HeldRuns
+from tfplace.measurement.presence import require_present, unreached
 from tfplace.output_paths import writable
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.on_known_machine import keep_what_was_taught, on_known_machine
@@ -83,6 +85,9 @@ def optimize(
     require_known(options.algorithm)
     algorithm, trained = algorithm_with_policy(options.algorithm, options.policy)
     output_dir = require_outputs(options)
+    if options.evaluator == "measure":
+        remedy = "search with --evaluator=simulate, or name a --cluster that is here"
+        require_present(find_cluster(options.problem.cluster), "measuring on", remedy)
     options = dataclasses.replace(options, algorithm=algorithm, output_dir=output_dir)
     phases, compiling = phases or Phases(), compiling or CompilingAhead()
     with (
@@ -91,6 +96,9 @@ def optimize(
         builder or ModelBuilder(options.problem.model) as builder,
     ):
         asked = options.problem
+        measures = options.evaluator != "simulate"
+        if measures and (failure := unreached(find_cluster(asked.cluster))):
+            progress.say(f"no step can be measured: {failure}")
         options = with_known_machine(options, progress, phases, compiling, scratch)
         prepared = _read(options, progress, phases, compiling, builder, scratch)
         beside = 40.0 if prepared.problem.num_ops <= 15_000 else 120.0  # the contract, section 11

@@ -75,6 +75,8 @@ def writable(*paths: str | None) -> Iterator[None]:
         raise no_temporary_room(error) from None
     try:
         for path in filter(None, paths):
+            # As mkdir -p: in "a/../b" the system looks for a. And what a link leads to.
+            _make_parents(Path(path).absolute(), made)
             _make_parents(Path(os.path.realpath(path)), made)
             _try_to_write(path)
         yield

@@ -10,7 +10,6 @@ keeps of a machine (graphs/machine_numbers.py).
 import dataclasses
 import json
 import math
-import pathlib
 import re
 from collections.abc import Mapping
 
@@ -26,6 +25,7 @@ from graphs.clusters.json_values import (
 )
 from graphs.errors import ClusterError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
+from graphs.host.whole_file import read_text
 from graphs.machine_numbers import is_name
 from graphs.protos import Json, JsonObject
 
@@ -52,7 +52,7 @@ _TAUGHT_WANTED = (
 def read_cluster(path: str) -> Cluster:
     """Reads a cluster file; ClusterError: it can't be read, is no JSON, or says what can't be."""
     try:
-        return cluster_from_json(_from_text(pathlib.Path(path).read_text(encoding="utf-8")))
+        return cluster_from_json(_from_text(read_text(path)))
     except OSError as error:
         raise ClusterError(
             f"reading cluster file {path}: it can't be read ({error.strerror}); give the path of a "

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -92,10 +92,8 @@ def with_memory(cluster: Cluster, limits: Sequence[str]) -> Cluster:
                 f"reading --device_memory={limit}: {cluster.name} has no device {name!r}; wanted "
                 f"one of {', '.join(cluster.device_names)}{hint}"
             )
-        try:
-            most[name] = parse_bytes(f"reading --device_memory={limit}: the size", size)
-        except ClusterError as error:
-            raise UsageError(str(error)) from None
+        where = f"reading --device_memory={limit}: the size"
+        most[name] = parse_bytes(where, size, UsageError)
     devices = [
         dataclasses.replace(
             device,
@@ -232,13 +230,15 @@ def tf_config_cluster(text: str) -> Cluster:
     if not text:
         raise ClusterError(f"{where}: it is not set; wanted the JSON of a TensorFlow cluster")
     try:
-        jobs = json.loads(text)["cluster"]
+        value = json.loads(text)
+        jobs = value.get("cluster") if isinstance(value, dict) else None
+        if not isinstance(jobs, dict):
+            raise ValueError("it has no jobs under 'cluster'")
         in_order = sorted(jobs, key=lambda job: ([*_JOB_ORDER, job].index(job), job))
-        addresses = {job: _addresses(jobs[job]) for job in in_order}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        addresses = {job: _addresses(job, jobs[job]) for job in in_order}
+    except (ValueError, RecursionError) as error:
         raise ClusterError(
-            f"{where}: {type(error).__name__}: {error}; wanted "
-            '{"cluster": {"worker": ["host:port", ...]}, ...}'
+            f'{where}: {error}; wanted {{"cluster": {{"worker": ["host:port", ...]}}, ...}} in JSON'
         ) from error
     here = this_cpu("", len(os.sched_getaffinity(0)))
     devices = [
@@ -249,7 +249,7 @@ def tf_config_cluster(text: str) -> Cluster:
             source="TF_CONFIG names the address only; taken to be like this host",
         )
         for job, tasks in addresses.items()
-        for task, address in enumerate(tasks)
+        for task, address in sorted(tasks.items())
     ]
     if not devices:
         raise ClusterError(f"{where}: it names no task")
@@ -257,12 +257,18 @@ def tf_config_cluster(text: str) -> Cluster:
     return _uniform("tf_config", devices, *(LOOPBACK if len(hosts) == 1 else NETWORK))
 
 
-def _addresses(value: Json) -> Sequence[str]:
-    if isinstance(value, Mapping):  # sparse form: {"3": "host:port"}
-        value = [value[str(i)] for i in range(len(value))]
-    if not isinstance(value, list) or not all(isinstance(a, str) and ":" in a for a in value):
-        raise TypeError(f"a job has {value!r}, not a list of host:port")
-    return value
+def _addresses(job: str, value: Json) -> dict[int, str]:
+    """{task: host:port} of a job, also of the sparse form {"3": "host:port"}."""
+    tasks = dict(enumerate(value)) if isinstance(value, list) else value
+    if not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII):
+        raise ValueError(f"{job!r} is no name of a job")
+    if not isinstance(tasks, dict) or not all(
+        isinstance(a, str) and ":" in a for a in tasks.values()
+    ):
+        raise ValueError(f"the job {job!r} has {value!r}, not a list of host:port")
+    if not all(str(task).isdecimal() for task in tasks):
+        raise ValueError(f"the job {job!r} has tasks {', '.join(tasks)}, not numbers")
+    return {int(task): address for task, address in tasks.items()}
 
 
 def _uniform(name: str, devices: Sequence[Device], rate: float, latency: float) -> Cluster:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 
-from graphs.errors import ClusterError
+from graphs.errors import ClusterError, TfplaceError
 from graphs.host.did_you_mean import did_you_mean
 from graphs.protos import Json, JsonObject
 
@@ -18,11 +18,11 @@ _UNITS = {"": 1, "B": 1} | {
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
-def parse_bytes(where: str, value: Json) -> int:
+def parse_bytes(where: str, value: Json, error: type[TfplaceError] = ClusterError) -> int:
     """Bytes of "12GiB", "16GB", "512 MiB" or an integer; decimals like "1.5GiB" round down.
 
     Raises:
-      ClusterError: it is none of these, or not positive.
+      error: it is none of these, or not positive.
     """
     size: float | None = None
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -32,7 +32,7 @@ def parse_bytes(where: str, value: Json) -> int:
         scale = {key.lower(): factor for key, factor in _UNITS.items()}.get(unit.lower())
         size = None if scale is None else float(number) * scale
     if size is None or not 1 <= size < 2**63:
-        raise ClusterError(
+        raise error(
             f"{where} is {value!r}; wanted a positive size such as 17179869184, '16GiB' or '16GB'"
         )
     return int(size)

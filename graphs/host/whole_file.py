@@ -1,7 +1,8 @@
-"""Writes files that are there whole or not at all, whenever the process is killed."""
+"""Files read whole, and written whole or not at all, whenever the process is killed."""
 
 import contextlib
 import ctypes
+import errno
 import os
 import stat
 import tempfile
@@ -33,7 +34,7 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], objec
         try:
             with os.fdopen(handle, "wb") as file:
                 write(file)
-            os.chmod(aside, 0o644)
+            os.chmod(aside, _mode_of(target))  # mkstemp's is for its owner alone
             os.replace(aside, target)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -43,6 +44,14 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], objec
         raise OutputError(f"writing {path}: {error.strerror}; choose another place") from None
 
 
+def _mode_of(target: Path) -> int:
+    """The permissions of the file that is replaced, else those that the user's umask leaves."""
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_IMODE(target.stat().st_mode)
+    os.umask(mask := os.umask(0o077))  # there is no other way to read it
+    return 0o666 & ~mask
+
+
 def is_stream(path: str | os.PathLike[str]) -> bool:
     """Whether a device or a pipe stands there, as /dev/null: no file may take its place."""
     try:
@@ -50,6 +59,19 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
     except OSError:
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def is_device(path: str | os.PathLike[str]) -> bool:
+    """Whether reading may never end, as of /dev/zero, and take all memory; OSError: none there."""
+    mode = os.stat(path).st_mode
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """A text that a user names, in UTF-8; OSError: it can't be read, or is a device."""
+    if is_device(path):
+        raise OSError(errno.EINVAL, "it is a device")
+    return Path(path).read_text(encoding="utf-8")
 
 
 def exchange(made: Path, target: Path) -> bool:

@@ -16,6 +16,7 @@ from graphs.building.shapes import TensorProperties, infer
 from graphs.errors import FeedError
 from graphs.flat_graph import FlatGraph
 from graphs.host.did_you_mean import did_you_mean_file, nearest
+from graphs.host.whole_file import is_device
 from graphs.loading.composite_feeds import made_consistent
 from graphs.loading.index_ranges import ElementFlow, IndexRanges
 from graphs.loading.number_forms import INTEGER_LIMIT, REAL, WHOLE, Form
@@ -247,10 +248,13 @@ class _Archive(Mapping[str, np.ndarray]):
     def _read(self) -> Iterator[np.lib.npyio.NpzFile]:
         path = self._path
         try:
-            archive = np.load(path, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("a single array")
-            with archive:
+            if is_device(path):  # in which zipfile never comes to an end
+                raise ValueError("it is a device")
+            # Not np.load: it takes what is no archive for a pickle, and tells how to load that.
+            with (
+                open(path, "rb") as file,
+                np.lib.npyio.NpzFile(file, allow_pickle=False) as archive,
+            ):
                 yield archive
         except FileNotFoundError as error:
             raise FeedError(
@@ -259,7 +263,7 @@ class _Archive(Mapping[str, np.ndarray]):
             ) from error
         except Exception as error:  # numpy, zipfile and zlib each have their own
             raise FeedError(
-                f"reading inputs from {path!r}: found {error}; wanted an .npz of plain arrays, "
+                f"reading inputs from {path!r}: {error}; wanted an .npz of plain arrays, "
                 "write it with numpy.savez"
             ) from error
 

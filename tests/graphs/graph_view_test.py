@@ -59,7 +59,7 @@ def test_a_circle_of_identities_is_no_variable():
     [
         ("gone:0", "the graph has no op 'gone'"),
         ("y:first", "wanted OP or OP:OUTPUT with a number, such as 'y:0'"),
-        ("y:1", r"'y' \(MatMul\) has 1 outputs"),
+        ("y:1", r"'y' \(MatMul\) has 1 output$"),
     ],
 )
 def test_tensors_that_are_not_there(name, message):

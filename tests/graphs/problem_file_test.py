@@ -95,6 +95,7 @@ def test_a_foreign_file_needs_no_extras_and_no_order(tmp_path):
         ({"op_seconds": np.full((4, 2), np.nan)}, ModelError, "op_seconds has to be numbers"),
         ({"memory_reserve": np.float64(1.5)}, ModelError, "memory_reserve has to be"),
         ({"placement": np.full(4, 2, dtype=np.int32)}, PlacementError, "devices 2 to 2"),
+        ({"device_types": np.array(["CPU", "TPU"])}, ModelError, "device_types has 'TPU'"),
         ({"op_names": np.array([None] * 4)}, ModelError, "wanted an .npz without pickles"),
     ],
 )

@@ -227,7 +227,8 @@ def test_a_flagfile_gives_flags(tmp_path):
 
 def test_no_command_prints_help_and_is_a_usage_error(capsys):
     assert main([]) == 1
-    assert "usage: tfplace" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "usage: tfplace" in captured.out and "error: reading the command line" in captured.err
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,15 @@ def test_the_model_that_is_read_is_never_the_output(tmp_path):
     require_apart(str(tmp_path / "saved_placed"), str(model))
 
 
+def test_what_is_written_lies_where_its_path_leads(tmp_path):
+    path = tmp_path / "missing" / ".." / "a" / "b"
+    with pytest.raises(KeyError), writable(str(path)):
+        raise KeyError
+    assert not list(tmp_path.iterdir())
+    with writable(str(path)):
+        path.write_text("as printed")
+
+
 def test_a_name_that_is_too_long_is_told_before_work_begins(tmp_path):
     with pytest.raises(OutputError, match="name too long"), writable(str(tmp_path / ("n" * 300))):
         pass

@@ -11,7 +11,7 @@ from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
 from graphs.host.scratch import scratch_directory
 from graphs.protos import Json
-from tfplace.api.flags import InspectFlags, OptimizeFlags, SimulateFlags, flag_values
+from tfplace.api.flags import InspectFlags, OptimizeFlags, SimulateFlags, flag_values, said_as
 from tfplace.commands.command_table import run_command
 from tfplace.commands.from_flags import optimize_options, problem_options
 from tfplace.commands.simulate import predicted
@@ -129,4 +129,5 @@ def _placement_file(placement: Path | Mapping[str, str] | None) -> Iterator[str 
         path = os.path.join(folder, "placement.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(dict(placement), file)
-        yield path
+        with said_as(path, "placement={...}"):
+            yield path

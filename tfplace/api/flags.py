@@ -104,10 +104,11 @@ def flag_values(
             if isinstance(value, Cluster):
                 folder = stack.enter_context(scratch_directory())
                 value = _cluster_path(value, folder)
+                stack.enter_context(said_as(value, "cluster=Cluster(...)"))
             if name == "feed" and isinstance(value, Mapping):
                 folder = stack.enter_context(scratch_directory())
                 value = _feed_path(value, folder)
-                stack.enter_context(_said_as(value, "feed={...}"))
+                stack.enter_context(said_as(value, "feed={...}"))
             words += _words(name, value, kinds.get(name))
         values = parse(command, [*words, "--", *arguments])[1]
         load_flagged(values)
@@ -115,7 +116,7 @@ def flag_values(
 
 
 @contextlib.contextmanager
-def _said_as(path: str, name: str) -> Iterator[None]:
+def said_as(path: str, name: str) -> Iterator[None]:
     """Within it, errors that name a file of ours say what it was made of."""
     try:
         yield

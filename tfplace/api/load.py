@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 import graphs.late_tensorflow as tf
-from graphs.errors import ClusterError, ModelError
+from graphs.errors import ClusterError, ModelError, UsageError
 from graphs.function_library import CONVERTS_WEIGHTS, CUT, bodies
 from graphs.loading.sniff import sniff
 from graphs.protos import Operation, Tensor, TfFunction, Trackable
@@ -61,7 +61,15 @@ def make_whole(model: Trackable, functions: Sequence[TfFunction] = ()) -> int:
 
     Returns:
       How many variables were in pieces.
+
+    Raises:
+      UsageError: it is no loaded model.
     """
+    if not functions and not hasattr(model, "signatures"):
+        raise UsageError(
+            f"putting weights together: found a {type(model).__name__}; wanted a model as "
+            "tfplace.load or tf.saved_model.load gives it"
+        )
     asked = functions or model.signatures.values()
     return sum(_made_whole(*each) for function in asked for each in _in_pieces(function))
 

@@ -6,7 +6,6 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from graphs.errors import ClusterError
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
@@ -255,19 +254,10 @@ def _baselines(
 
 @contextlib.contextmanager
 def evaluator_for(kind: str, prepared: PreparedModel | ProblemAlone) -> Iterator[Evaluator]:
-    """The evaluator that --evaluator names; "auto" searches in the simulator.
-
-    Raises:
-      ClusterError: "measure", but the devices are not here.
-    """
+    """The evaluator that --evaluator names; "auto" searches in the simulator."""
     if kind != "measure" or isinstance(prepared, ProblemAlone):
         yield SimulatingEvaluator(prepared.problem)
         return
-    if not prepared.is_present:
-        raise ClusterError(
-            f"measuring on {prepared.cluster.name}: its devices are not present on this machine; "
-            "search with --evaluator=simulate, or name a --cluster that is here"
-        )
     run, op_of_node = prepared.opened_run(), prepared.built.op_of_node
     with MeasuringEvaluator(prepared.flat, op_of_node, run, prepared.cluster) as evaluator:
         yield evaluator

@@ -32,7 +32,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     if out := text_output(values, result):
         out.print(final_table(batch.rows))
         logs = Path(output_dir, JOBS_FOLDER, "NAME", LOG_FILE)
-        out.print(f"written   {output_dir}/summary.json, .csv, .md; logs: {logs}", soft_wrap=True)
+        out.print(f"written   {output_dir}/summary.json, .csv, .md", soft_wrap=True)
+        out.print(f"logs      {logs}", soft_wrap=True)
         if result["num_failed"]:
             out.print("failed    jobs are tried again by the same command")
     if batch.is_interrupted:

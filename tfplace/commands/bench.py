@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet, then writes JSON, CSV, Markdown and a picture."""
-    from tfplace.output_paths import require_unread, writable
+    from tfplace.output_paths import require_free, require_unread, writable
     from tfplace.progress import progress_for
     from tfplace.runs.bench.run_cells import BenchRun, Grid, num_failed, read_rows
     from tfplace.runs.executors import executor_for
@@ -46,6 +46,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     _require_named(models, clusters)
     for path in written:
         require_unread(path, "--output", [*models, *clusters])
+        if not os.path.exists(values.output):  # so what stands there is of no bench
+            require_free(path, values.overwrite)
     earlier = [] if values.overwrite else read_rows(values.output)
     progress = progress_for(values.verbosity)
     with (

@@ -14,7 +14,6 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     require_output(values.output, ".json", "writing the calibrated cluster", wanted)
     from graphs.clusters.cluster_file import cluster_to_json
     from graphs.clusters.discovery import find_cluster
-    from tfplace.measurement.calibration.calibrating import calibrate
     from tfplace.output_paths import require_files, writable, write_file
     from tfplace.progress import progress_for
     from tfplace.report.text_calibration import calibration_to_json, print_calibration
@@ -24,6 +23,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     cluster = find_cluster(values.cluster)
     progress = progress_for(values.verbosity)
     with writable(values.output), progress.working(values.budget_seconds):
+        # Late: it brings all of TensorFlow, and what is wrong is said before.
+        from tfplace.measurement.calibration.calibrating import calibrate
+
         calibration = calibrate(cluster, values.budget_seconds, tell=progress.say)
     text = json.dumps(cluster_to_json(calibration.cluster), indent=2) + "\n"
     write_file(values.output, text.encode(), values.overwrite)

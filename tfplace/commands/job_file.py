@@ -24,6 +24,7 @@ from absl import flags
 from graphs.clusters.json_values import parse_bytes
 from graphs.errors import JobsError, OutputError, TfplaceError, UsageError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
+from graphs.host.whole_file import read_text
 from tfplace.commands.command_table import COMMANDS, JOB, Flag, define
 from tfplace.commands.from_flags import given_flags, shards_asked
 from tfplace.commands.parse import parse, require_flagfiles
@@ -70,7 +71,7 @@ class JobFile:
 
     def _lines(self) -> list[str]:
         try:
-            return Path(self.path).read_text(encoding="utf-8").splitlines()
+            return read_text(self.path).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is no text in UTF-8"
             is_missing = isinstance(error, FileNotFoundError)
@@ -80,7 +81,12 @@ class JobFile:
             ) from None
 
     def _job(self, number: int, line: str, words: Sequence[str], defaults: Sequence[str]) -> Job:
-        has_command = words[0] in COMMANDS and words[0] != "batch"
+        if words[0] == "batch":
+            raise UsageError(
+                f"reading line {number} of {self.path}: a batch can't be a job; put its lines here "
+                "(a model of this name is ./batch)"
+            )
+        has_command = words[0] in COMMANDS
         command = words[0] if has_command else DEFAULT_COMMAND
         own = words[has_command:]
         try:
@@ -153,10 +159,8 @@ def job_limits(values: flags.FlagValues) -> ProcessLimits:
       UsageError: --memory_limit is no size.
     """
     memory = values.memory_limit
-    try:
-        memory_bytes = None if memory is None else parse_bytes("--memory_limit", memory)
-    except TfplaceError as error:
-        raise UsageError(f"reading the flags: {error}") from None
+    where = "reading the flags: --memory_limit"
+    memory_bytes = None if memory is None else parse_bytes(where, memory, UsageError)
     return ProcessLimits(
         time_limit_seconds=values.time_limit_seconds,
         memory_limit_bytes=memory_bytes,

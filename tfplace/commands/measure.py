@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from graphs.errors import ClusterError
 from graphs.host.child import begin_to_fork
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import begin, text_output
@@ -18,11 +17,13 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     begin(arguments[0], values)
     begin_to_fork()
 
+    from graphs.clusters.discovery import find_cluster
     from graphs.effects import left_out, left_out_sentence
     from graphs.placement_file import placement_text
     from tfplace.choosing.real_runs.compare import compare
     from tfplace.choosing.real_runs.peak_memory import compare_memory
     from tfplace.choosing.scheduling.model_order import with_order
+    from tfplace.measurement.presence import require_present
     from tfplace.measurement.training_run import StepLimits
     from tfplace.preparing.prepare import prepare
     from tfplace.progress import progress_for
@@ -31,12 +32,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.report.text_timings import print_comparison, print_memory
 
     options = problem_options(arguments[0], values)
+    remedy = "use `tfplace simulate`, or name a --cluster that is here"
+    require_present(find_cluster(options.cluster), "measuring on", remedy)
     prepared = with_order(prepare(options, trace=False), options.order)
-    if not prepared.is_present:
-        raise ClusterError(
-            f"measuring on {prepared.cluster.name}: its devices are not present on this machine; "
-            "use `tfplace simulate`, or name a --cluster that is here"
-        )
     acting = left_out(prepared.source)
     if acting:
         progress_for(values.verbosity).say(left_out_sentence(acting))

@@ -4,13 +4,13 @@ import contextlib
 import itertools
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 
 from absl import flags
 
 from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
+from graphs.host.whole_file import is_device
 from tfplace.commands.command_table import COMMANDS, FORMAT, Flag, define
 from tfplace.commands.outcome import one_line
 
@@ -96,10 +96,8 @@ def parse(
 def require_flagfiles(words: Sequence[str]) -> None:
     """Raises UsageError for a flagfile that never ends, such as /dev/zero."""
     for flag, path in _flags_with_values(words):
-        if flag.lstrip("-") == "flagfile" and os.path.exists(path):
-            mode = os.stat(path).st_mode
-            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-                raise UsageError(f"reading --flagfile={path}: it is a device; wanted a text file")
+        if flag.lstrip("-") == "flagfile" and os.path.exists(path) and is_device(path):
+            raise UsageError(f"reading --flagfile={path}: it is a device; wanted a text file")
 
 
 def _flags_with_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -22,6 +22,7 @@ TRAINING_FILE = "training.npz"
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Trains, or goes on with what --output holds, and writes the checkpoint."""
+    from graphs.clusters.discovery import find_cluster
     from tfplace.algorithms.learned.training.checkpoint import Recipe, write_checkpoint
     from tfplace.algorithms.learned.training.families import split_family
     from tfplace.output_paths import require_file, writable
@@ -36,9 +37,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     kept = None if values.checkpoint_dir is None else Path(values.checkpoint_dir, TRAINING_FILE)
     recipe = Recipe(values.family, clusters, values.num_graphs, values.seed)
     start = None if values.overwrite else _latest(values.output, kept)
-    from tfplace.algorithms.learned.training.training import CONFIG, TrainingLimits, train
-
-    limits = TrainingLimits(values.episodes, values.budget_seconds)
+    for name in clusters:
+        if name != "local":  # which is known to TensorFlow, and there
+            find_cluster(name)
 
     def keep(checkpoint: "Checkpoint") -> None:
         if kept is not None:
@@ -49,6 +50,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         writable(values.output, None if kept is None else str(kept)),
         progress.working(values.budget_seconds),
     ):
+        from tfplace.algorithms.learned.training.training import CONFIG, TrainingLimits, train
+
+        limits = TrainingLimits(values.episodes, values.budget_seconds)
         if start is not None:
             progress.say(
                 f"going on after {counted(start.episodes, 'episode')}, {start.seconds:.0f} s"

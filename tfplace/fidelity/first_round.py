@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from graphs.clusters.discovery import find_cluster
 from graphs.op_graph import IntArray
 from graphs.problem import Infeasible
 from tfplace.choosing.baselines import Plan
@@ -12,7 +13,8 @@ from tfplace.choosing.real_runs.loop import measured_loop
 from tfplace.choosing.real_runs.plan import LoopConfig, Runs
 from tfplace.choosing.scheduling.model_order import with_order
 from tfplace.fidelity.placements import placements_to_learn_from
-from tfplace.fidelity.study import measured_steps, require_present, rounds
+from tfplace.fidelity.study import measured_steps, rounds
+from tfplace.measurement.presence import require_present
 from tfplace.measurement.run_measurement import Timings
 from tfplace.preparing.on_known_machine import keep_what_was_taught, on_known_machine
 from tfplace.preparing.options import ProblemOptions
@@ -46,10 +48,14 @@ def prepared_as_known(
     Raises:
       ClusterError: the devices are not here.
     """
+    require_present(
+        find_cluster(options.cluster),
+        "comparing predictions with real runs on",
+        "name a --cluster that is here, such as workers:2",
+    )
     used = on_known_machine(options, scratch, tell)
     tell(f"reading {options.model} and pricing its ops")
     prepared = with_order(prepare(used), options.order)
-    require_present(prepared)
     known = known_machine(prepared, seed, tell, is_calibrated=options.cluster.endswith(".json"))
     if known.corrected:
         keep_what_was_taught(options, used, scratch, known.corrected)

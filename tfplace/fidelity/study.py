@@ -203,9 +203,8 @@ def study_fidelity(
       measure: times placements, i4[N] each; by default real runs, side by side.
 
     Raises:
-      ClusterError: the devices are not here, or no placement ran.
+      ClusterError: no placement ran.
     """
-    require_present(prepared)
     tell(f"choosing {config.num_placements} placements")
     judged = placements_to_judge(prepared.instance, config.num_placements, config.seed)
     limits = rounds(config.num_rounds, config.seed)
@@ -248,15 +247,6 @@ def study_fidelity(
         by_op_type=errors_by_op_type(prepared.problem, traced),
         background_share=max((load for load in loads if load is not None), default=None),
     )
-
-
-def require_present(prepared: PreparedModel) -> None:
-    """Raises ClusterError where the cluster can only be simulated."""
-    if not prepared.is_present:
-        raise ClusterError(
-            f"comparing predictions with real runs on {prepared.cluster.name}: its devices are not "
-            "present on this machine; name a --cluster that is here, such as workers:2"
-        )
 
 
 def best_speedup(pairs: Sequence[Pair]) -> Speedups | None:

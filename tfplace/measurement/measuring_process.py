@@ -210,7 +210,8 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
             self._all_seconds, self._end = max(seconds, 0.0), time.monotonic() + seconds
 
     def _out_of_time(self) -> Infeasible:
-        return Infeasible("timeout", f"the {self._all_seconds:.0f} s for real runs were used up")
+        had = f"the {self._all_seconds:.0f} s for real runs were used up"
+        return Infeasible("timeout", had if self._all_seconds >= 0.5 else "no time was left for it")
 
     def _closed_after(self, failure: Infeasible) -> Infeasible:
         self.close()

@@ -1,12 +1,17 @@
 """Whether a cluster's devices are here, so that placements can really run."""
 
+import socket
+
 import graphs.late_tensorflow as tf
 from graphs.cluster import Cluster
 from graphs.clusters import named_clusters
 from graphs.clusters.discovery import gpu_split_bytes
+from graphs.errors import ClusterError
 from tfplace.measurement.device_name import device_key
 
 WORKER_JOB = "worker"
+REACH_SECONDS = 3.0
+"""For a server of the same network to take a connection."""
 
 
 def is_present(cluster: Cluster) -> bool:
@@ -32,6 +37,31 @@ def is_present(cluster: Cluster) -> bool:
         cluster.name not in named_clusters.names()
         and {(k.type, k.index) for k in keys} <= _visible()
     )
+
+
+def require_present(cluster: Cluster, doing: str, remedy: str) -> None:
+    """Raises ClusterError where a cluster can only be simulated; asked before ops are priced."""
+    failure = unreached(cluster)
+    if not is_present(cluster):
+        failure = f"its devices are not present on this machine; {remedy}"
+    if failure:
+        raise ClusterError(f"{doing} {cluster.name}: {failure}")
+
+
+def unreached(cluster: Cluster) -> str:
+    """Why a task's server can't be reached; empty where all listen, or none has an address."""
+    addresses = dict.fromkeys(device.address for device in cluster.devices if device.address)
+    return next(filter(None, map(no_answer, addresses)), "")
+
+
+def no_answer(address: str) -> str:
+    """Why nothing listens at host:port; empty where something does."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), REACH_SECONDS).close()
+    except (OSError, ValueError) as error:
+        return f"nothing answers at {address} ({error}); start its server, or mend the address"
+    return ""
 
 
 def _visible() -> set[tuple[str, int]]:

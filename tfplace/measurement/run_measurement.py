@@ -29,6 +29,7 @@ from tfplace.measurement.training_run import (
     TrainingRun,
 )
 from tfplace.measurement.workers import executor_threads
+from tfplace.units_text import seconds_text
 
 _LOGGER = logging.getLogger(__name__)
 MAX_KILLS = 3
@@ -162,8 +163,8 @@ class _Comparison:
                 why = f"it made {made} of {wanted} steps in the time for real runs"
                 if self._round_seconds:
                     why += (
-                        f", {self._time_to_count:.0f} s after warming up: {wanted} of each take "
-                        f"about {wanted * self._round_seconds:.0f} s"
+                        f", {seconds_text(self._time_to_count)} after warming up: {wanted} of each "
+                        f"take about {seconds_text(wanted * self._round_seconds)}"
                     )
                 self._failed[name] = Infeasible("timeout", f"{why}; give a longer --budget_seconds")
 

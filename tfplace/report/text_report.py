@@ -41,7 +41,7 @@ _THEN = {
     ),
     "connection": (
         " in a process that is connected to the tasks;",
-        "how: tfplace/docs/multiple_hosts.md; without, there are no such devices",
+        "how: tfplace/docs/multiple_hosts.md; without, no such devices exist",
     ),
 }
 STYLE_OF_VERDICT = {"placed": "bold green", "kept_single": "bold yellow", "kept_given": "bold"}

@@ -57,3 +57,16 @@ def test_two_directories_swap_their_names(tmp_path):
     if exchange(tmp_path / "a", tmp_path / "b"):
         assert (tmp_path / "a" / "b").exists() and (tmp_path / "b" / "a").exists()
     assert not exchange(tmp_path / "a", tmp_path / "missing")
+
+
+def test_permissions_are_the_users_choice(tmp_path):
+    secret, shared = tmp_path / "secret", tmp_path / "shared"
+    secret.write_bytes(b"old")
+    secret.chmod(0o600)
+    before = os.umask(0o002)
+    try:
+        for path in (secret, shared):
+            write_whole(path, lambda file: file.write(b"new"))
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (secret, shared)] == [0o600, 0o664]

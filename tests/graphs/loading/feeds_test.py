@@ -306,8 +306,10 @@ def test_reading_what_is_no_npz(tmp_path):
     with pytest.raises(FeedError, match=r"wanted an \.npz"):
         read_feeds(tmp_path / "text.npz", SPECS)
     np.save(tmp_path / "one.npy", np.ones(3))
-    with pytest.raises(FeedError, match="a single array"):
+    with pytest.raises(FeedError, match="File is not a zip file"):
         read_feeds(tmp_path / "one.npy", SPECS)
+    with pytest.raises(FeedError, match="it is a device"):
+        read_feeds("/dev/zero", SPECS)
 
 
 def test_what_is_not_fed_is_not_unpacked(tmp_path, monkeypatch):

@@ -135,6 +135,10 @@ def test_importing_tfplace_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_errors_of_arrays_to_feed_name_no_file_of_ours(tiny_rnnlm):
+def test_errors_of_what_is_given_as_values_name_no_file_of_ours(tiny_rnnlm):
+    with pytest.raises(TfplaceError, match="found a str; wanted a model as"):
+        tfplace.make_whole("model_placed")
+    with pytest.raises(TfplaceError, match=r"reading the placement placement=\{\.\.\.\}: "):
+        tfplace.simulate(tiny_rnnlm, {"loss": "/device:GPU:9"}, cluster="k80x2")
     with pytest.raises(TfplaceError, match=r"reading inputs from feed=\{\.\.\.\}: the run has no"):
         tfplace.inspect(tiny_rnnlm, feed={"nope": np.zeros(3)})

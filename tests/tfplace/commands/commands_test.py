@@ -83,6 +83,13 @@ def test_where_nothing_can_be_written_no_work_begins(command, capsys):
     assert "the folder /proc can't be written to" in capsys.readouterr().err
 
 
+def test_a_new_bench_replaces_no_file_of_somebody_elses(tmp_path, capsys):
+    notes = tmp_path / "bench.md"
+    notes.write_text("mine")
+    assert main(["bench", f"--output={tmp_path / 'bench.json'}", "--models=rnnlm:size=tiny"]) == 2
+    assert f"writing {notes}: it exists already" in capsys.readouterr().err
+
+
 def test_a_bench_on_no_cluster_ends_at_once(tmp_path, capsys):
     output = tmp_path / "x.json"
     assert main(["bench", f"--output={output}", "--clusters=k80x2,k80x3"]) == 2

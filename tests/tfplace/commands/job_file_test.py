@@ -57,9 +57,15 @@ def test_a_search_for_the_number_of_shards_is_not_kept(read):
     assert [flag.split("=")[0] for flag in job.added_flags] == ["--output_dir", "--checkpoint_dir"]
 
 
-def test_a_batch_in_a_batch_is_read_as_a_model_of_that_name(read):
-    (job,) = read("batch --seed=1\n")
-    assert (job.command, job.words) == ("optimize", ("batch", "--seed=1"))
+def test_a_device_is_no_file_of_jobs(tmp_path):
+    with pytest.raises(JobsError, match="it is a device"):
+        JobFile("/dev/zero", str(tmp_path), ProcessLimits()).read()
+
+
+def test_a_batch_in_a_batch_is_refused_and_a_model_of_that_name_is_not(read):
+    job, model = read("batch jobs.txt\n./batch --seed=1\n")
+    assert "a batch can't be a job" in job.error
+    assert (model.command, model.words) == ("optimize", ("./batch", "--seed=1"))
 
 
 def test_comments_quotes_and_lines_of_flags_alone(read, tmp_path):

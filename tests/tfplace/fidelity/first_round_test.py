@@ -78,6 +78,8 @@ def test_the_machine_is_known_and_kept_as_optimize_does(
     used = dataclasses.replace(asked, cluster="kept.json")
     kept: list[Any] = []
     stand_ins = {
+        "find_cluster": lambda name: prepared.cluster,
+        "require_present": lambda *arguments: None,
         "on_known_machine": lambda options, scratch, tell: used if is_kept else options,
         "prepare": lambda options: prepared if options.cluster.endswith(".json") else None,
         "with_order": lambda prepared, order: prepared,

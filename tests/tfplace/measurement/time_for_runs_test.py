@@ -147,7 +147,7 @@ def test_what_is_asked_after_the_time_starts_nothing(monkeypatch):
     monkeypatch.setattr(measuring_process, "start_child", None)
     with MeasuringProcess(CLUSTER, all_seconds=0.0) as process:
         answer = process.request(StepRequest(0, 1), 100.0)
-        assert answer == Infeasible("timeout", "the 0 s for real runs were used up")
+        assert answer == Infeasible("timeout", "no time was left for it")
         assert process.num_starts == 0
 
 

@@ -33,7 +33,7 @@ from tfplace.measurement.calibration.trusted_links import (
 )
 from tfplace.measurement.machine_load import share_of_others
 from tfplace.measurement.measuring_process import MeasuringProcess
-from tfplace.measurement.presence import is_present
+from tfplace.measurement.presence import require_present
 from tfplace.measurement.training_run import StepLimits
 from tfplace.measurement.workers import EXECUTOR_THREADS
 
@@ -169,11 +169,8 @@ def calibrate(
     Raises:
       ClusterError: its devices are not here, could not be started, or failed in between.
     """
-    if not is_present(cluster):
-        raise ClusterError(
-            f"calibrating {cluster.name}: its devices are not present on this machine; wanted "
-            "local, workers:N, gpu_split:N, tf_config, or a file of such a cluster"
-        )
+    wanted = "wanted local, workers:N, gpu_split:N, tf_config, or a file of such a cluster"
+    require_present(cluster, "calibrating", wanted)
     began = time.monotonic()
     if effort.is_given_up:  # starting processes takes as long as all that is measured
         require_quiet(cluster, share_of_others(LOOK_SECONDS), SURELY_BUSY)

@@ -8,7 +8,6 @@ a step on one of them waits for all tasks of that server's own cluster, and does
 import dataclasses
 import itertools
 import re
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -23,6 +22,7 @@ from tfplace.measurement.calibration.probe_graphs import held_at_once, products_
 from tfplace.measurement.calibration.probing import ProbeFailedError, Prober
 from tfplace.measurement.device_name import device_key, task_prefix
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
+from tfplace.measurement.presence import REACH_SECONDS, no_answer
 
 LIMITS = training_run.StepLimits(
     warmup_steps=1, min_steps=3, max_steps=5, timeout_seconds=20.0, prepare_timeout_seconds=40.0
@@ -37,7 +37,6 @@ MOST_LINKS = 20
 BEYOND_LIMIT = 1.25
 BEYOND_ANY_HOST = 1 << 46
 """Bytes that are refused at once where nothing but the host limits a CPU."""
-REACH_SECONDS = 3.0
 _NO_SUCH_DEVICE = re.compile(r"explicitly assigned to .* available devices are \[ (.*?) \]")
 
 
@@ -146,11 +145,8 @@ def _unreached(cluster: Cluster, process: MeasuringProcess) -> Trial | None:
 
 def _devices_at(address: str, process: MeasuringProcess) -> Sequence[str] | str:
     """The devices of the server at an address, or why there is none."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), REACH_SECONDS).close()
-    except (OSError, ValueError) as error:
-        return f"nothing answers at {address} ({error}); start its server, or mend the address"
+    if failure := no_answer(address):
+        return failure
     names = _asked(address, "", process)
     if not isinstance(names, Infeasible):
         return names

@@ -17,7 +17,7 @@ from tfplace.runs.batch.job_state import JOBS_FOLDER, Job, JobFolder, JobState, 
 from tfplace.runs.batch.summary import SUMMARY_FILE, JobRow, write_summary
 from tfplace.runs.executors.program import Executor, Program
 from tfplace.runs.resumable import ResumableRun
-from tfplace.search.kept.folder import locked_folder
+from tfplace.search.kept.folder import LOCK_FILE, locked_folder
 
 
 class Listener:
@@ -111,6 +111,7 @@ def _owned(root: Path) -> Iterator[None]:
     with locked_folder(root, doing, "--output_dir"):
         foreign = [path.name for path in root.iterdir() if not path.name.startswith(".")]
         if foreign and not (root / SUMMARY_FILE).exists():
+            (root / LOCK_FILE).unlink()  # the folder stays as it was
             raise OutputError(
                 f"{doing}: it holds other things, such as {min(foreign)!r}; give another "
                 "--output_dir"

@@ -39,10 +39,12 @@ class Cell:
     budget_seconds: float
     shards: int = 1
     order: str = "none"
+    memory_reserve: float = 0.1
 
     def matches(self, row: JsonObject) -> bool:
         """Whether a row is this cell's, run under the same limits."""
-        known = {"shards": 1, "order": "none", **row}  # rows of an older bench say nothing of them
+        # Rows of an older bench say nothing of these.
+        known = {"shards": 1, "order": "none", "memory_reserve": 0.1, **row}
         return all(known.get(key) == value for key, value in vars(self).items())
 
 
@@ -77,8 +79,8 @@ class Grid:
     def cells(self) -> list[Cell]:
         """All cells, those of one model and cluster together; what is named twice runs once."""
         keys = itertools.product(self.models, self.clusters, self.algorithms, self.seeds)
-        limits = self.max_trials, self.budget_seconds, self.shards, self.order
-        return [Cell(*key, *limits) for key in dict.fromkeys(keys)]
+        limits = {field.name: getattr(self, field.name) for field in dataclasses.fields(Cell)[4:]}
+        return [Cell(*key, **limits) for key in dict.fromkeys(keys)]
 
 
 def read_rows(path: str) -> list[dict[str, Json]]:
@@ -164,12 +166,7 @@ class BenchRun(ResumableRun[Row | None]):
     def _program(self, cell: Cell) -> Program:
         """Its last line on stdout is the row; TfplaceError: its instance can't be prepared."""
         num_threads = max(1, len(os.sched_getaffinity(0)) // self._grid.parallel)
-        request = {
-            **dataclasses.asdict(cell),
-            "instance": "{instance}",
-            "memory_reserve": self._grid.memory_reserve,
-            "num_threads": num_threads,
-        }
+        request = {**dataclasses.asdict(cell), "instance": "{instance}", "num_threads": num_threads}
         return Program(
             module="tfplace.runs.bench.cell",
             arguments=[json.dumps(request)],

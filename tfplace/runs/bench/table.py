@@ -14,8 +14,8 @@ from tfplace.runs.tables import markdown_table
 
 COLUMNS = (
     "model", "cluster", "algorithm", "seed", "max_trials", "budget_seconds", "shards", "order",
-    "trials", "infeasible_trials", "seconds", "step_seconds", "feasible", "single_step_seconds",
-    "lower_bound_seconds", "error",
+    "memory_reserve", "trials", "infeasible_trials", "seconds", "step_seconds", "feasible",
+    "single_step_seconds", "lower_bound_seconds", "error",
 )  # fmt: skip
 TEXT_WIDTH = 80
 

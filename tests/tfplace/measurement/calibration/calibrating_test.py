@@ -4,6 +4,7 @@ import json
 import os
 import select
 import signal
+import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from graphs.cluster import Cluster
 from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import cluster_from_json, cluster_to_json
-from graphs.clusters.discovery import find_cluster
+from graphs.clusters.discovery import find_cluster, tf_config_cluster
 from graphs.errors import ClusterError
 from tests.tfplace.measurement.calibration.fake_prober import FakeProber
 from tfplace.cli import main
@@ -139,6 +140,15 @@ def test_the_command_on_this_host(tmp_path, capsys) -> None:
 def test_an_output_is_needed(output, capsys) -> None:
     assert main(["calibrate", *output]) == 1
     assert "wanted FILE.json" in capsys.readouterr().err
+
+
+def test_tasks_whose_server_does_not_run_can_not_be_calibrated() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        cluster = tf_config_cluster(json.dumps({"cluster": {"worker": [address]}}))
+        with pytest.raises(ClusterError, match=f"tf_config: nothing answers at {address}"):
+            calibrate(cluster, 1.0)
 
 
 def test_hardware_that_is_not_here_can_not_be_calibrated() -> None:

@@ -259,6 +259,7 @@ def test_a_folder_of_others_or_of_a_running_batch_is_refused(run, tmp_path):
     (out / "thesis.tex").write_text("")
     with pytest.raises(OutputError, match=r"holds other things, such as 'thesis.tex'"):
         run(jobs_of("a"))
+    assert [path.name for path in out.iterdir()] == ["thesis.tex"]
     (out / "thesis.tex").unlink()
     with (out / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -12,8 +12,8 @@ from tfplace.runs.executors.program import Ended
 
 ROW_KEYS = {
     "model", "cluster", "algorithm", "seed", "max_trials", "budget_seconds", "shards", "order",
-    "trials", "infeasible_trials", "seconds", "step_seconds", "feasible", "single_step_seconds",
-    "lower_bound_seconds", "history",
+    "memory_reserve", "trials", "infeasible_trials", "seconds", "step_seconds", "feasible",
+    "single_step_seconds", "lower_bound_seconds", "history",
 }  # fmt: skip
 GRID = Grid(["good", "bad"], ["k80x2"], ["random", "post"], [1, 2], 10, 60.0, parallel=2)
 
@@ -91,7 +91,7 @@ def test_what_is_named_twice_runs_once(run):
 
 def test_only_what_is_missing_or_failed_runs_again(run, tmp_path):
     first = run(GRID)[0].done
-    others = [{**first[0], "max_trials": 99}, {**first[-1], "budget_seconds": 61.0}]
+    others = [{**first[0], "max_trials": 99}, {**first[-1], "memory_reserve": 0.2}]
     kept = [row for row in first if (row["algorithm"], row["seed"]) != ("post", 2)]
     again, ran = run(GRID, [others[0], *kept, others[1]])
     assert ran == [("post", 2)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from graphs.errors import CheckpointError, UsageError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
+from graphs.host.whole_file import is_device
 from graphs.problem import Problem
 from graphs.protos import JsonObject
 from tfplace.algorithms.learned.config import PlacetoConfig
@@ -150,6 +151,8 @@ def _path_of(name: str) -> Path:
 def _arrays(name: str, path: Path) -> Snapshot:
     """All arrays of the file; nothing in it is run, nothing larger than MAX_BYTES is unpacked."""
     try:
+        if is_device(path):  # in which zipfile never comes to an end
+            raise ValueError("it is a device")
         with zipfile.ZipFile(path) as archive:
             if sum(member.file_size for member in archive.infolist()) > MAX_BYTES:
                 raise ValueError(f"it unpacks to more than {MAX_BYTES:,} bytes")

@@ -225,9 +225,15 @@ class Trainer:
 
     def _go_on(self, start: Checkpoint) -> None:
         if start.recipe != self._recipe or start.sizes != self._sizes:
+            other = dict(vars(start.recipe).items() - vars(self._recipe).items())
+            words = [
+                f"--{flag}={','.join(value) if isinstance(value, tuple) else value}"
+                for flag, value in other.items()
+            ]
             raise UsageError(
-                f"going on with a training: the checkpoint was trained with {start.recipe}, this "
-                f"is {self._recipe}; give the same flags, another --output, or --overwrite"
+                "going on with a training: the checkpoint was trained with "
+                f"{' '.join(words) or 'another tfplace'}; give the same flags, another --output, "
+                "or --overwrite"
             )
         self.episodes, self.seconds = start.episodes, start.seconds
         for name, array in start.arrays.items():

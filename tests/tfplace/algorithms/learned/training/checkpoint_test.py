@@ -82,6 +82,7 @@ def test_optimize_says_in_one_line_that_a_policy_is_damaged(content, path, tmp_p
     ("words", "status", "found"),
     [
         (["--policy=/nowhere/p.npz"], 2, "there is no such file"),
+        (["--policy=/dev/zero"], 2, "it is a device"),
         (["--policy=/"], 2, "reading the policy '/'"),
         (["--policy=shipped:rnnml"], 2, "did you mean 'rnnlm'"),
         (["--policy=rnnlm", "--algorithm=post"], 1, "--algorithm=post"),

@@ -67,7 +67,7 @@ def test_instances_join_one_by_one():
 
 def test_going_on_with_another_recipe_is_refused(trained, small_config):
     other = Recipe("transformer", ("k80x4",), num_graphs=3, seed=5)
-    with pytest.raises(UsageError, match="--overwrite"):
+    with pytest.raises(UsageError, match="was trained with --clusters=k80x2; "):
         Trainer(other, trained, small_config)
 
 
