@@ -23,10 +23,10 @@ GRAPHS = {
     "resnet50": "--batch_size=8",
     "resnet50_v1": "--batch_size=8",
     "resnet152": "--batch_size=4",
-    "nasnet": "--size=tiny",
+    "nasnet": "--batch_size=2",
     "transformer": "--num_layers=4 --batch_size=16",
-    "dlrm": "--size=tiny",
-    "moe": "--size=tiny",
+    "dlrm": "--vocab_size=20000 --batch_size=512",
+    "moe": "--num_layers=2 --hidden_size=128 --num_steps=64 --vocab_size=4000 --batch_size=4",
 }
 
 
