@@ -58,8 +58,9 @@ def executor_arrays(problem: Problem) -> ExecutorArrays | None:
     orders = [np.lexsort((graph.use_op, turn[graph.use_op], graph.use_tensor)) for turn in turns]
     slowdown, shared = _contention(executor)
     return ExecutorArrays(
-        op_turn=turns.astype(np.int32),
-        use_op=graph.use_op[np.stack(orders)].astype(np.int32),
+        # Laid out alike always: for another layout Numba compiles everything once more.
+        op_turn=np.ascontiguousarray(turns, dtype=np.int32),
+        use_op=np.ascontiguousarray(graph.use_op[np.stack(orders)], dtype=np.int32),
         sources=by_turn[~has_inputs[by_turn]].reshape(-1, num_sources).astype(np.int32),
         runs_inline=np.ascontiguousarray(executor.runs_inline, dtype=np.bool_),
         send_seconds=np.ascontiguousarray(executor.send_seconds, dtype=np.float64),

@@ -2,11 +2,15 @@
 
 import numpy as np
 import pytest
+from numba import typeof
 from numpy.testing import assert_allclose
 
 from tests.builders import Op, build_problem, random_executor, random_problem
 from tests.reference_simulator import reference_run
 from tfplace.choosing.scheduling.edges import order_edges, with_order_edges
+from tfplace.compilation.ahead import RULES_1_TO_6, WITH_EXECUTOR
+from tfplace.compilation.warm_up import tiny_problem
+from tfplace.simulation.arrays import simulation_arrays
 from tfplace.simulation.simulator import Simulator
 
 
@@ -40,6 +44,9 @@ def test_simulator_and_reference_agree_with_edges(seed):
     expected, expected_peaks = reference_run(edged.problem, placement.tolist())
     assert_allclose(makespan, expected, rtol=1e-9)
     assert peaks.tolist() == expected_peaks
+    # For anything else all would be compiled once more, in a quarter of a minute.
+    kind = RULES_1_TO_6 if problem.executor is None else WITH_EXECUTOR
+    assert typeof(simulation_arrays(edged.problem)) == typeof(simulation_arrays(tiny_problem(kind)))
 
 
 def test_an_edge_is_a_use_of_a_tensor_without_bytes_and_ops_move_no_further_than_they_must():
