@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework.function import Defun
 
 from graphs.errors import FeedError
 from graphs.loading.feeds import generate_feeds, given_shapes, read_feeds
@@ -44,6 +45,11 @@ def _ctc_loss(ids, num_classes):
 def _called(ids):
     function = tf.function(lambda table, ids: tf.gather(table, ids))
     return function(tf.zeros([7, 2]), ids)
+
+
+@Defun(tf.float32, noinline=True)
+def doubled(x):
+    return 2.0 * x
 
 
 @pytest.mark.parametrize(
@@ -195,6 +201,7 @@ def test_numbers_are_what_the_op_that_reads_them_takes(build, specs, is_right):
         ),
         (lambda b: tf.debugging.Assert(tf.reduce_all(b), [b]), [(tf.bool, [9])]),
         (lambda x: tf.linalg.cholesky(x + 1e-3 * tf.eye(8)), [(tf.float32, [8, 8])]),
+        (lambda x: tf.debugging.assert_less(doubled(x), 9.0), [(tf.float32, [50])]),
     ],
 )
 @pytest.mark.parametrize("is_function", [False, True])
