@@ -66,6 +66,7 @@ def doubled(x):
         (lambda ids: tf.gather(_table(7), tf.nn.relu(ids)), 7),
         (lambda ids: tf.gather(_table(7), tf.minimum(ids, 50)), 7),
         (lambda ids: tf.gather(_table(7), ids * tf.cast(ids != 9, tf.int64)), 7),
+        (lambda mask: tf.gather(_table(8), tf.cumsum(tf.reshape(mask, [-1, 4]), 1) - 1), 3),
         (_called, 7),
         (lambda ids: tf.one_hot(ids, 11), 11),
         (
