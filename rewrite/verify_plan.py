@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphs.building.op_outputs import op_definition
+from graphs.building.op_outputs import signature_of
 from graphs.errors import TfplaceError
 from graphs.function_library import bodies
 from graphs.graph_view import GraphView
@@ -252,8 +252,9 @@ class Plan:
     @functools.cached_property
     def _has_only_variables(self) -> bool:
         """Whether a run leaves nothing behind but its variables' values: no table, no generator."""
+        library = {each.signature.name: each for each in self.graph_def.library.function}
         return all(
-            node.op.startswith(_ON_VARIABLES) or not op_definition(node.op, node.name).is_stateful
+            node.op.startswith(_ON_VARIABLES) or not signature_of(node, library).is_stateful
             for _, nodes in bodies(self.graph_def)
             for node in nodes
         )

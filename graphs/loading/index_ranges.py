@@ -7,7 +7,9 @@ partitioned table go through that.
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -75,8 +77,8 @@ _SAME_NUMBERS = frozenset({"Cast", "Identity", "Reshape", "ExpandDims", "Squeeze
 class _Scale(NamedTuple):
     """Elements below `size` are made of inputs below size * factor + offset."""
 
-    factor: int
-    offset: int
+    factor: Fraction | int
+    offset: Fraction | int
 
 
 _SAME = _Scale(1, 0)
@@ -118,7 +120,7 @@ class IndexRanges:
                 if node.name in self._flow.flat.unit_of_node:
                     wanted += self._wanted_inside(node, name)
                 for form in wanted:
-                    limit = form.limit and form.limit * scale.factor + scale.offset
+                    limit = form.limit and math.ceil(form.limit * scale.factor + scale.offset)
                     yield Form(form.name, limit if limit and limit > 0 else None)
                 changed = self._changed(node, position, scale)
                 outputs = self._flow.passed_on(node, position)
@@ -221,6 +223,10 @@ class IndexRanges:
             return scale
         if node.op == "Mul" and self._is_mask(node.input[1 - position]):
             return scale
+        if node.op == "Cumsum" and position == 0:  # of a mask: where its words are
+            axis = self._values.scalar(node.input[1])
+            count = _size(self._shape(node.input[0]), axis) if axis is not None else None
+            return _Scale(scale.factor / Fraction(count), scale.offset) if count else None
         if node.op not in ("FloorDiv", "Sub") or position != 0:
             return None
         constant = self._values.scalar(node.input[1])

@@ -16,7 +16,7 @@ import numpy as np
 import graphs.late_tensorflow as tf
 from graphs import op_types
 from graphs.building.conditionals import has_nothing_to_place
-from graphs.building.op_outputs import op_definition
+from graphs.building.op_outputs import signature_of
 from graphs.flat_graph import FlatGraph
 from graphs.loading.number_forms import REAL, WHOLE, Form
 from graphs.names import data_inputs, op_of
@@ -93,7 +93,7 @@ def _is_tried(node: NodeDef, library: Library) -> bool:
     """Whether an op takes little, and leaves no trace."""
     if node.op in op_types.CONDITIONALS:
         return has_nothing_to_place(node, library)
-    is_plain = node.op == "Assert" or not op_definition(node.op, node.name).is_stateful
+    is_plain = node.op == "Assert" or not signature_of(node, library).is_stateful
     return is_plain and node.op not in op_types.PLACEHOLDERS and not _LARGE.match(node.op)
 
 

@@ -70,3 +70,15 @@ def test_a_split_step_which_refuses_an_empty_batch_is_not_fed_one(source, tmp_pa
         for plan in (Plan(source, "placed", tmp_path, False, each) for each in (None, source))
     ]
     assert labels == [["signature f (v1 Session, empty batch)"], []]
+
+
+def test_a_function_that_is_called_by_its_name_is_no_op(source, tmp_path):
+    """As the loop of tf.nn.ctc_loss calls its body."""
+    called = source.graph_def.library.function.add().signature
+    called.name = "body"
+    add_op(source.graph_def.node, "called", "body", ("x",))
+    source = dataclasses.replace(source, kind="saved_model_v2")
+    for is_stateful in (False, True):
+        called.is_stateful = is_stateful
+        check, *_ = Plan(source, "placed", tmp_path, is_remote=False).checks({}, None)
+        assert check.given.model.has_only_variables != is_stateful

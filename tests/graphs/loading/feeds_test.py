@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework.function import Defun
 
 from graphs.errors import FeedError
 from graphs.loading.feeds import generate_feeds, given_shapes, read_feeds
@@ -46,6 +47,11 @@ def _called(ids):
     return function(tf.zeros([7, 2]), ids)
 
 
+@Defun(tf.float32, noinline=True)
+def doubled(x):
+    return 2.0 * x
+
+
 @pytest.mark.parametrize(
     ("build", "limit"),
     [
@@ -60,6 +66,7 @@ def _called(ids):
         (lambda ids: tf.gather(_table(7), tf.nn.relu(ids)), 7),
         (lambda ids: tf.gather(_table(7), tf.minimum(ids, 50)), 7),
         (lambda ids: tf.gather(_table(7), ids * tf.cast(ids != 9, tf.int64)), 7),
+        (lambda mask: tf.gather(_table(8), tf.cumsum(tf.reshape(mask, [-1, 4]), 1) - 1), 3),
         (_called, 7),
         (lambda ids: tf.one_hot(ids, 11), 11),
         (
@@ -195,6 +202,7 @@ def test_numbers_are_what_the_op_that_reads_them_takes(build, specs, is_right):
         ),
         (lambda b: tf.debugging.Assert(tf.reduce_all(b), [b]), [(tf.bool, [9])]),
         (lambda x: tf.linalg.cholesky(x + 1e-3 * tf.eye(8)), [(tf.float32, [8, 8])]),
+        (lambda x: tf.debugging.assert_less(doubled(x), 9.0), [(tf.float32, [50])]),
     ],
 )
 @pytest.mark.parametrize("is_function", [False, True])
