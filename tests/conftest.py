@@ -5,6 +5,7 @@ import functools
 import logging
 import os
 
+import numba
 import pytest
 
 from graphs.host import child
@@ -14,6 +15,7 @@ from rewrite import model_builder
 
 # Compiled code is kept from session to session, where tfplace keeps it; child processes inherit it.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
+numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]  # it was imported just now
 # A command sets it. Where it differs from that of the process that forks, no child is forked.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 DAY = 24 * 3600.0
