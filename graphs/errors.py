@@ -79,6 +79,10 @@ class CheckpointError(BadInputError):
     """A checkpoint is missing, damaged, or none of ours."""
 
 
+class NotProvenError(BadInputError):
+    """Nothing of a split step could be proven here, for want of memory, time or kernels."""
+
+
 class OutputError(BadInputError):
     """The place to write to exists already or can't be written."""
 

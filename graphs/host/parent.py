@@ -17,7 +17,7 @@ _WATCH_SECONDS = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Limited:
-    """A request to a child that ends itself as soon as it holds more memory than that."""
+    """A request to a child that ends itself as soon as it holds so much more memory."""
 
     request: Pickled
     memory_bytes: float
@@ -55,12 +55,14 @@ class Parent:
             self._connection.send(message)
 
     def _end_above(self, memory_bytes: float) -> None:
-        """Ends this process as soon as it holds more memory than that.
+        """Ends this process as soon as it holds so much more memory than now.
 
-        A limit of the system's on address space would count what TensorFlow only reserves.
+        What it holds now it was forked with, which takes none, or a host with little left could
+        prove nothing. A limit on address space would count what TensorFlow only reserves.
         """
         process = psutil.Process()
-        while process.memory_info().rss <= memory_bytes:
+        most = process.memory_info().rss + memory_bytes
+        while process.memory_info().rss < most:
             time.sleep(_WATCH_SECONDS)
         self._sending.acquire()  # for good: what the other thread sent would hide why it ended
         why = f"it held more than {memory_bytes / 2**30:.1f} GiB of memory"

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from graphs.errors import ModelError, VerificationError
+from graphs.errors import ModelError, NotProvenError, VerificationError
 from graphs.problem import Infeasible
 from graphs.protos import JsonObject
 from rewrite.emit_forms import tags_of
@@ -88,8 +88,8 @@ def proven_split(
       What report.json says of it.
 
     Raises:
-      VerificationError: the split step is or computes something else, doesn't load, or nothing of
-        it could be proven.
+      VerificationError: the split step is or computes something else, or doesn't load.
+      NotProvenError: nothing of it could be proven.
     """
     norms, loads = OpsProof(), None
     with contextlib.ExitStack() as beside:
@@ -195,7 +195,7 @@ def _unproven(proof: SplitProof) -> str:
     """What of a step nobody has seen to compute the same; "" where all of it was.
 
     Raises:
-      VerificationError: that is all of it.
+      NotProvenError: that is all of it.
     """
     ops = proof.ops
     missing = sum(each.count for each in ops.not_proven)
@@ -205,10 +205,12 @@ def _unproven(proof: SplitProof) -> str:
     kinds = ", ".join(sorted({each.op_type for each in ops.not_proven})[:4])
     what = f"{missing:,} of {ops.distinct_ops:,} distinct split ops ({kinds}): {first.reason}"
     if not ops.proven_ops:
-        raise VerificationError(
+        free = psutil.virtual_memory().available / 2**30
+        raise NotProvenError(
             f"proving that the split step computes what the unsplit one does: found no proof of "
             f"{what}, and whole steps {proof.run}; wanted one; nothing was written; say "
-            "--verify=run, free memory or processor time, or leave --shards out"
+            f"--verify=run, free memory ({free:.1f} GiB are free, half of it for a proof) or "
+            "processor time, or say --shards=1, which leaves the step as it is"
         )
     return f"{what}, and whole steps {proof.run}; --verify=run compares whole steps"
 
@@ -224,7 +226,7 @@ def _told_as_defect() -> Iterator[None]:
 def _defect(what: str) -> VerificationError:
     return VerificationError(
         f"proving that the split step computes what the unsplit one does: found {what}; wanted "
-        "none; nothing was written; please report it with the model, and leave --shards out"
+        "none; nothing was written; please report it with the model, and say --shards=1"
     )
 
 
@@ -287,5 +289,5 @@ def require_unsplit_fails(
     raise VerificationError(
         f"running the written model on {prepared.cluster.name}: found that its split step fails "
         f"({failure.message}) where the unsplit one runs; wanted both to run; nothing was "
-        "written; please report it with the model, and leave --shards out"
+        "written; please report it with the model, and say --shards=1"
     )

@@ -44,6 +44,9 @@ _THEN = {
         "how: tfplace/docs/multiple_hosts.md; without, no such devices exist",
     ),
 }
+_SAVE_PIECES = """\
+save it   call tfplace.make_whole(model) before you read or save its variables:
+          after a step those that are cut are empty, their values in pieces"""
 STYLE_OF_VERDICT = {"placed": "bold green", "kept_single": "bold yellow", "kept_given": "bold"}
 
 
@@ -249,6 +252,8 @@ def _print_how_to_load(report: Report, out: Console) -> None:
     space = f"\n{_INDENT}" if is_long else " "
     out.print(f"load it   {report.loading_call}{mark}{space}{rest}", soft_wrap=True)
     out.print(f"{_INDENT}{next_line}", soft_wrap=True)
+    if report.split is not None and report.split["weights"]:
+        out.print(_SAVE_PIECES)
 
 
 # What `tfplace simulate` says beside the prediction: the split, the kind of parallelism.

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from graphs.errors import VerificationError
+from graphs.errors import NotProvenError, VerificationError
 from graphs.loading.sniff import sniff
 from rewrite.split.prove.ops import prove_ops
 from rewrite.split.prove.ops.prove_ops import NotProven, OpsProof
@@ -125,7 +125,7 @@ def test_of_a_smaller_step_or_after_ctrl_c_only_the_bound_begins(emitted, monkey
 
 def test_a_step_of_which_nothing_is_proven_is_not_written(emitted, monkeypatch):
     monkeypatch.setattr(split_proof, "OPS_SECONDS", 0.0)
-    with pytest.raises(VerificationError, match=r"no proof of .* distinct split ops .*not run"):
+    with pytest.raises(NotProvenError, match=r"no proof of .* distinct split ops .*not run"):
         proven(emitted, is_loaded=True)
 
 
@@ -202,5 +202,5 @@ def test_where_nothing_is_proven_running_whole_steps_is_a_remedy():
     not_proven = SimpleNamespace(count=2, op_type="MatMul", reason="its shape is not known")
     ops = SimpleNamespace(not_proven=[not_proven], distinct_ops=2, proven_ops=0)
     proof = SimpleNamespace(ops=ops, run="not run: --verify=structure")
-    with pytest.raises(VerificationError, match="say --verify=run, free memory"):
+    with pytest.raises(NotProvenError, match="say --verify=run, free memory"):
         split_proof._unproven(proof)

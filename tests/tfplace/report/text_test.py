@@ -18,7 +18,12 @@ from tfplace.report.html.page import html_report
 from tfplace.report.inspection import OpTypeRow, inspect, print_inspection
 from tfplace.report.report import apart_text, bound_text, needed_text, too_short_text
 from tfplace.report.text import console, print_facts, table
-from tfplace.report.text_report import print_phases, print_prediction, print_report
+from tfplace.report.text_report import (
+    _print_how_to_load,
+    print_phases,
+    print_prediction,
+    print_report,
+)
 from tfplace.report.text_timings import print_comparison, print_memory
 from tfplace.simulation.simulated import prediction_of, simulated
 
@@ -141,6 +146,8 @@ written   out
         "          tf.saved_model.load computes the same but may move weights every step",
     ]
     assert not any(line.startswith(("measured", "speed-up", "ran on")) for line in lines)
+    cut = dataclasses.replace(saved, split={"weights": [{}]})
+    assert "tfplace.make_whole(model)" in printed(lambda out: _print_how_to_load(cut, out))
     for needs, said in (
         ("workers", f"tfplace.load({str(tmp_path)!r}, start_workers=True),"),
         ("connection", f"tfplace.load({str(tmp_path)!r})"),
