@@ -352,7 +352,8 @@ def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
     if model.planned is not None:
         yield "fits", _fit_text(model.planned, "yes, with a memory plan")
     if model.largest_batch is not None:
-        found = f"{counted(model.largest_batch, 'example')} on one device, to a hundredth"
+        exact = "to a hundredth" if model.largest_batch < MOST_EXAMPLES else "more were not tried"
+        found = f"{counted(model.largest_batch, 'example')} on one device, {exact}"
         yield "largest batch", found if model.largest_batch else "no other size, or none that fits"
     if model.largest_planned is not None:
         batch, fit = model.largest_planned

@@ -153,6 +153,11 @@ def test_a_keras_file_is_exported_once_for_all_sizes_of_a_batch(tmp_path, monkey
     found = inspect_model(options, with_largest_batch=True)
     assert (found.path, found.kind) == (path, "keras") and 100 < found.largest_batch < 500
     assert exported == [path]
+    for batch, said in ((found.largest_batch, "to a hundredth"), (1 << 21, "more were not tried")):
+        written = io.StringIO()
+        told = dataclasses.replace(found, largest_batch=batch)
+        print_inspection(told, Console(file=written, width=200))
+        assert f"{batch:,} examples on one device, {said}" in written.getvalue()
 
 
 @pytest.mark.parametrize(("megabytes", "is_open"), [(1, True), (4, True), (4, False)])
