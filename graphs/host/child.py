@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,7 +29,13 @@ from graphs.protos import Pickled
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _LOOK_SECONDS = 0.5
+_UNSERVED_SECONDS = 10.0
+"""In which a child can say itself that another process is gone."""
 _STACK_TRACE_BYTES = 20_000  # TensorFlow puts the trace of a failed check after what failed
+
+
+def _always() -> bool:
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,27 +52,35 @@ class Child:
     connection: Connection
     stderr: IO[bytes]
 
-    def ask(self, message: object, timeout_seconds: float) -> Pickled:
+    def ask(
+        self, message: object, timeout_seconds: float, is_served: Callable[[], bool] = _always
+    ) -> Pickled:
         """Sends a message and waits for the answer; raises as `receive` does."""
         try:
             self.connection.send(message)
         except ConnectionError:
             raise EOFError from None
-        return self.receive(timeout_seconds)
+        return self.receive(timeout_seconds, is_served)
 
-    def receive(self, timeout_seconds: float) -> Pickled:
+    def receive(self, timeout_seconds: float, is_served: Callable[[], bool] = _always) -> Pickled:
         """The next message of the child.
+
+        Args:
+          is_served: whether all processes run that the child needs; it may wait for one that has
+            ended until the time is over.
 
         Raises:
           TimeoutError: none came in time.
-          EOFError: the child has ended, or is about to.
+          EOFError: the child has ended, or is about to, or has waited in vain.
         """
-        end = time.monotonic() + timeout_seconds
+        end, in_vain = time.monotonic() + timeout_seconds, False
         try:
             # In slices: a signal that comes just before a wait is heard only after it.
             while not self.connection.poll(min(_LOOK_SECONDS, max(0.0, end - time.monotonic()))):
                 if time.monotonic() >= end:
-                    raise TimeoutError
+                    raise EOFError if in_vain else TimeoutError
+                if not in_vain and not is_served():
+                    end, in_vain = min(end, time.monotonic() + _UNSERVED_SECONDS), True
             return self.connection.recv()
         except ConnectionError:
             raise EOFError from None

@@ -128,7 +128,8 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
         if isinstance(request, PrepareRequest):
             request = self._without_effects(request)
         try:
-            kind, *answer = child.ask(request, min(timeout_seconds, self.seconds_left))
+            seconds, pool = min(timeout_seconds, self.seconds_left), self._pool or NO_WORKERS
+            kind, *answer = child.ask(request, seconds, pool.all_alive)
         except TimeoutError:
             failure = Infeasible("timeout", f"no answer within {timeout_seconds:g} s")
             return self._closed_after(failure if self.seconds_left > 0.0 else self._out_of_time())

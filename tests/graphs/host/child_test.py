@@ -49,6 +49,15 @@ def test_a_conversation_with_a_child(child):
     assert child.end_text() == "status 0: it said nothing"
 
 
+def test_a_child_does_not_wait_until_its_time_is_over_for_a_process_that_has_ended(
+    child, monkeypatch
+):
+    monkeypatch.setattr("graphs.host.child._UNSERVED_SECONDS", 0.1)
+    assert child.ask("hang", 60, lambda: False)["asked"] == "hang"
+    with pytest.raises(EOFError):
+        child.receive(600, lambda: False)
+
+
 def test_a_child_that_is_ended_is_gone_at_once_and_may_be_ended_again():
     child = start_child(MODULE)
     child.end()
