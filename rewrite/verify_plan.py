@@ -10,7 +10,7 @@ import numpy as np
 
 from graphs.building.op_outputs import signature_of
 from graphs.errors import TfplaceError
-from graphs.function_library import bodies
+from graphs.function_library import bodies, library_of
 from graphs.graph_view import GraphView
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.saved_model_file import SERVE_TAG, choose_meta_graph
@@ -252,7 +252,7 @@ class Plan:
     @functools.cached_property
     def _has_only_variables(self) -> bool:
         """Whether a run leaves nothing behind but its variables' values: no table, no generator."""
-        library = {each.signature.name: each for each in self.graph_def.library.function}
+        library = library_of(self.graph_def)
         return all(
             node.op.startswith(_ON_VARIABLES) or not signature_of(node, library).is_stateful
             for _, nodes in bodies(self.graph_def)

@@ -250,6 +250,7 @@ def optimized(flat: FlatGraph, properties: TensorProperties) -> GraphDef | None:
     index = {op_of(feed.tensor): i for i, feed in enumerate(flat.feeds)}
     for node in step.node:
         if node.op in op_types.PLACEHOLDERS and node.name in index:
+            node.ClearField("input")
             _become(node, "_Arg", properties.dtype(f"{node.name}:0"), index[node.name])
     with tf.Graph().as_default() as graph:
         for node in step.node:
@@ -261,7 +262,8 @@ def optimized(flat: FlatGraph, properties: TensorProperties) -> GraphDef | None:
     dtypes[done.name] = "int32"
     returned = []
     for i, (name, dtype) in enumerate(dtypes.items()):
-        returned.append(re.sub(r"\W", "_", op_of(name)).lower() + "_RetVal")
+        plain = re.sub(r"\W", "_", op_of(name)).lower()
+        returned.append(graph.unique_name(f"{plain}_RetVal"))  # an op may return several
         node = step.node.add(name=returned[i], input=[name.removesuffix(":0")])
         _become(node, "_Retval", dtype, i)
     for node in step.node:
@@ -273,8 +275,6 @@ def optimized(flat: FlatGraph, properties: TensorProperties) -> GraphDef | None:
 
 def _become(node: NodeDef, op: str, dtype: str, index: int) -> None:
     """Makes a node an end of a function."""
-    if op == "_Arg":
-        node.ClearField("input")
     node.ClearField("attr")
     node.op = op
     node.attr["T"].type = tf.as_dtype(dtype).as_datatype_enum

@@ -93,6 +93,16 @@ def test_what_is_run_is_what_grappler_leaves():
     assert optimized(broken, infer(flat)) is None
 
 
+def test_several_outputs_of_one_op_are_returned():
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [8], name="x")
+        tf.nn.top_k(x, 2, name="top")
+    flat = flatten(graph.as_graph_def(), [TensorSpec("x:0", "float32", (8,))], ["top:0", "top:1"])
+    made = optimized(flat, infer(flat)).node
+    assert [node.op for node in made].count("_Retval") == len({*flat.fetches, "done"})
+    assert len({node.name for node in made}) == len(made)
+
+
 def test_ops_are_listed_as_a_run_lists_them():
     sizes = {"x": [4, 8], "w": [8, 8], "v": [8, 8], "b": [8]}
     with tf.Graph().as_default() as graph:
