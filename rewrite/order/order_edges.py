@@ -2,7 +2,7 @@
 
 import copy
 import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from scipy.sparse import coo_matrix
@@ -12,6 +12,8 @@ from graphs.by_key import by_key
 from graphs.flat_graph import Origin
 from graphs.function_library import bodies
 from graphs.graph_edges import edges_of
+from graphs.names import op_of
+from graphs.op_graph import IntArray, LongArray
 from graphs.protos import GraphDef, MetaGraphDef, NodeDef
 from graphs.source_model import SourceModel
 from rewrite.call_graph import CallGraph, places_of
@@ -101,7 +103,7 @@ def check_order(graph_def: GraphDef, order: Iterable[OrderEdge]) -> None:
 
 
 def closing(calls: CallGraph, edges: "Iterable[PlacedEdge]") -> "Iterator[PlacedEdge]":
-    """Those of the edges that lie on a cycle of their body."""
+    """Those of the edges that lie on a cycle of their body, once what oneDNN joins is one op."""
     for function, inside in by_key((edge[0], edge) for edge in edges).items():
         nodes = calls.body(function)
         own = edges_of(nodes)
@@ -110,13 +112,59 @@ def closing(calls: CallGraph, edges: "Iterable[PlacedEdge]") -> "Iterator[Placed
         counts = (own.producer >= 0) & ~goes_round[own.producer]
         source = np.array([index[first] for _, _, first in inside], dtype=np.int64)
         target = np.array([index[node] for _, node, _ in inside], dtype=np.int64)
-        ends = (
-            np.concatenate([source, own.producer[counts]]),
-            np.concatenate([target, own.consumer[counts]]),
-        )
-        matrix = coo_matrix((np.ones(len(ends[0])), ends), shape=(len(nodes), len(nodes)))
-        _, circle = connected_components(matrix, directed=True, connection="strong")
-        yield from itertools.compress(inside, circle[source] == circle[target])
+        sources = np.concatenate([source, own.producer[counts]])
+        targets = np.concatenate([target, own.consumer[counts]])
+        pairs = np.array(joined(nodes), dtype=np.int64).reshape(-1, 2)
+        one = components(len(nodes), pairs[:, 0], pairs[:, 1], "weak")
+        circle = components(len(nodes), sources, targets, "strong")
+        circle_of_joined = components(len(nodes), one[sources], one[targets], "strong")[one]
+        closes = circle_of_joined[source] == circle_of_joined[target]
+        closes &= (one[source] != one[target]) | (circle[source] == circle[target])
+        yield from itertools.compress(inside, closes)
+
+
+def joined(nodes: Sequence[NodeDef]) -> list[tuple[int, int]]:
+    """Pairs of nodes that TensorFlow makes one op with oneDNN's kernels, by their indices.
+
+    It does so whatever has to run between the two by control edges, and then finds its graph in a
+    circle (mkl_layout_pass.cc, TensorFlow 2.21). The second reads the first, or both read one
+    gradient.
+    """
+    index = {node.name: number for number, node in enumerate(nodes)}
+
+    def read(node: NodeDef, position: int) -> str:
+        while True:
+            name = op_of(node.input[position])
+            node, position = nodes[index[name]] if name in index else node, 0
+            if name not in index or node.op != "Identity" or len(node.input) != 1:
+                return name
+
+    pairs: list[tuple[int, int]] = []
+    filters = by_key(
+        (read(node, 2), number)
+        for number, node in enumerate(nodes)
+        if node.op == "Conv2DBackpropFilter"
+    )
+    for number, node in enumerate(nodes):
+        if node.op == "BiasAddGrad":
+            pairs += [(each, number) for each in filters.get(read(node, 0), ())]
+        elif node.op in _JOINED:
+            first = index.get(read(node, 0), number)
+            if nodes[first].op == _JOINED[node.op]:
+                pairs.append((first, number))
+    return pairs
+
+
+_JOINED = {"BiasAdd": "Conv2D", "Conv2D": "Pad"}
+"""{op: the op that it is joined with where it reads that}."""
+
+
+def components(size: int, source: LongArray, target: LongArray, connection: str) -> IntArray:
+    """i4[size]: the strongly or weakly connected component of each node."""
+    matrix = coo_matrix((np.ones(len(source)), (source, target)), shape=(size, size))
+    _, component = connected_components(matrix, directed=True, connection=connection)
+    found: IntArray = component
+    return found
 
 
 MARK = "_order_after"

@@ -32,6 +32,7 @@ from tfplace.choosing.scheduling.anchors import anchors_of
 from tfplace.choosing.scheduling.model_order import (
     OwnOrder,
     bodies_of,
+    joined_ops,
     may_be_waited_for,
     simulated_in_order,
 )
@@ -57,7 +58,11 @@ def may_change(prepared: PreparedModel) -> MayChange:
     send = ~stays[graph.tensor_producer] & _plain(prepared)
     if any(node.op.startswith("Inplace") for node in prepared.flat.graph_def.node):
         repeat[:] = send[:] = False  # they change what they read, though TensorFlow calls them pure
-    return MayChange(repeat, anchors.may_hold, bodies, send)
+    late = np.zeros(graph.num_ops, dtype=bool)  # what runs once a gradient of a bias is there
+    late[[second for _, second in joined_ops(prepared) if "Grad" in graph.op_types[second]]] = True
+    for source, target in zip(producer.tolist(), user.tolist(), strict=True):
+        late[target] |= late[source]
+    return MayChange(repeat, anchors.may_hold & ~late, bodies, send)
 
 
 def _plain(prepared: LoadedModel) -> BoolArray:

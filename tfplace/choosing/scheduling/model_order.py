@@ -1,13 +1,16 @@
 """An order for placements of a model: found when it is first asked for, and kept."""
 
 import dataclasses
+import itertools
 import math
 import time
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from graphs.building.frames import depth_in_conditionals
+from graphs.by_key import by_key
 from graphs.flat_graph import Origin
 from graphs.graph_view import GraphView
 from graphs.names import op_of
@@ -15,12 +18,12 @@ from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from graphs.protos import JsonObject
 from graphs.source_model import SourceModel
-from rewrite.order.order_edges import OrderEdge, without_cycles
+from rewrite.order.order_edges import OrderEdge, components, joined, without_cycles
 from rewrite.split.effects import changes_state, has_no_effect
 from tfplace.choosing.scheduling.anchors import Anchors, Bools, anchors_of
-from tfplace.choosing.scheduling.edges import OrderEdges, with_order_edges
+from tfplace.choosing.scheduling.edges import OrderEdges, order_edges, with_order_edges
 from tfplace.choosing.scheduling.list_schedules import Ordered, ordered
-from tfplace.choosing.scheduling.sequence import sequence_edges
+from tfplace.choosing.scheduling.sequence import edges_in_turn, in_turn
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel
@@ -90,17 +93,71 @@ class ModelOrder:
 
 
 class OwnOrder(ModelOrder):
-    """The sequence in which a step is simulated, op by op: a memory plan fits in no other one."""
+    """The sequence in which a step is simulated, op by op: a memory plan fits in no other one.
+
+    Ops that oneDNN joins to one come one right behind the other in it, as they will run.
+    """
 
     def _find(self, prepared: PreparedModel, device_of_op: IntArray) -> Ordered:
-        anchors = self._anchors_of(prepared)
-        without = simulated(prepared.problem, device_of_op)
-        problem = dataclasses.replace(prepared.problem, start_rank=None)  # the edges say it
-        edges = sequence_edges(problem, without.known_schedule(), anchors, every=True)
-        edges = writable(prepared, edges)
-        edged = with_order_edges(problem, edges)
+        anchors, problem = self._anchors_of(prepared), prepared.problem
+        close, behind = _close_together(prepared)
+        edged = with_order_edges(problem, close)
+        schedule = simulated(edged.problem, edged.renumbered(device_of_op)).known_schedule()
+        sequence = _one_behind_the_other(edged.op_at[in_turn(schedule)].tolist(), behind)
+        edges = writable(prepared, edges_in_turn(problem, device_of_op, sequence, anchors))
+        unranked = dataclasses.replace(problem, start_rank=None)  # the edges say it
+        edged = with_order_edges(unranked, edges)
         outcome = simulated(edged.problem, edged.renumbered(device_of_op)).outcome
-        return Ordered(problem, edges, device_of_op, outcome, without.outcome)
+        without = simulated(problem, device_of_op).outcome
+        return Ordered(unranked, edges, device_of_op, outcome, without)
+
+
+def joined_ops(prepared: LoadedModel) -> list[tuple[int, int]]:
+    """The pairs of ops that TensorFlow makes one op with oneDNN's kernels."""
+    op = prepared.built.op_of_node
+    pairs = joined(prepared.flat.graph_def.node)
+    return [(int(op[one]), int(op[other])) for one, other in pairs if op[one] != op[other]]
+
+
+def _close_together(prepared: PreparedModel) -> tuple[OrderEdges, dict[int, list[int]]]:
+    """What lets joined ops run one right behind the other.
+
+    Returns:
+      Edges from all that a second one needs to the first one, and from that to it; and {first one:
+      second ones}.
+    """
+    graph, pairs = prepared.problem.graph, joined_ops(prepared)
+    producer, user, _ = graph.op_edges()
+    needs = by_key(zip(user.tolist(), producer.tolist(), strict=True))
+    first = {second: one for one, second in pairs}
+    rows: list[tuple[int, int, int]] = []
+    for number, (one, second) in enumerate(pairs):
+        head = first.get(one, one)  # a Pad, a Conv2D and a BiasAdd are one op, too
+        others = set(needs.get(second, ())) - {one, *needs.get(one, ())}
+        rows += [(one, second, number), *((each, head, number) for each in sorted(others))]
+    before, after, pair = np.array(rows, dtype=np.int32).reshape(-1, 3).T
+    ends = np.concatenate([producer, before]), np.concatenate([user, after])
+    circle = components(graph.num_ops, *ends, "strong")
+    fits = np.isin(pair, pair[circle[before] == circle[after]], invert=True)
+    close = order_edges(before[fits].tolist(), after[fits].tolist())
+    return close, by_key(pairs[number] for number in np.unique(pair[fits]).tolist())
+
+
+def _one_behind_the_other(
+    sequence: Iterable[int], behind: Mapping[int, Sequence[int]]
+) -> list[int]:
+    """The sequence with each op right behind the last of the ops that it is to come behind."""
+    waits = Counter(itertools.chain.from_iterable(behind.values()))
+    result: dict[int, None] = {}
+    for op in sequence:
+        coming = [] if op in result else [op]
+        while coming:
+            op = coming.pop()
+            result[op] = None
+            for each in behind.get(op, ()):
+                waits[each] -= 1
+                coming += [each] * (not waits[each])
+    return [*result]
 
 
 def _key(device_of_op: IntArray) -> bytes:
@@ -245,9 +302,7 @@ def origin_edges(prepared: LoadedModel, edges: OrderEdges) -> list[OrderEdge]:
 
 
 def writable(prepared: LoadedModel, edges: OrderEdges) -> OrderEdges:
-    """The edges without those that close a cycle where calls are not opened."""
-    if not any(origin.function for origin in prepared.flat.origins):
-        return edges
+    """The edges without those that close a cycle where calls are not opened, or ops are joined."""
     named = origin_edges(prepared, edges)
     kept = set(without_cycles(prepared.source.graph_def, named))
     mask = np.array([edge in kept for edge in named], dtype=bool)

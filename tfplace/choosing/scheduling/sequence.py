@@ -7,42 +7,63 @@ forward in the schedule and no cycle can close.
 """
 
 import heapq
+from collections.abc import Container, Iterable
 
 import numpy as np
 
 from graphs.graph_edges import row_starts
-from graphs.op_graph import FloatArray
+from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.choosing.scheduling.anchors import Anchors, Bools
 from tfplace.choosing.scheduling.edges import OrderEdges, order_edges
 from tfplace.simulation.schedule import Schedule
 
 
-def sequence_edges(
-    problem: Problem, wanted: Schedule, anchors: Anchors, every: bool = False
-) -> OrderEdges:
-    """The edges that keep to a schedule of the problem; `every` also where the simulator would.
+def sequence_edges(problem: Problem, wanted: Schedule, anchors: Anchors) -> OrderEdges:
+    """The edges that keep to a schedule of the problem, where the simulator would not.
 
     Devices that run several ops at once are left alone: an edge waits for an op's end, which says
     nothing of which of two starts first.
     """
     ready = ready_seconds(problem, wanted, ~anchors.is_real)
+    sequence = in_turn(wanted)
+    held: set[int] = set()
+    for device in np.flatnonzero(problem.device_slots == 1):
+        ops = sequence[wanted.device_of_op[sequence] == device]
+        held |= _held_back(ops.tolist(), ready, wanted)
+    return edges_in_turn(problem, wanted.device_of_op, sequence.tolist(), anchors, held)
+
+
+def in_turn(wanted: Schedule) -> LongArray:
+    """i8[N]: the ops as a schedule starts them."""
+    return np.lexsort((wanted.op_end, wanted.op_start))
+
+
+def edges_in_turn(
+    problem: Problem,
+    device_of_op: IntArray,
+    sequence: Iterable[int],
+    anchors: Anchors,
+    held: Container[int] | None = None,
+) -> OrderEdges:
+    """The edges by which ops start in a sequence, on each device that runs one at a time.
+
+    Args:
+      held: the ops that wait for the one before them; None for all.
+    """
     before: list[int] = []
     after: list[int] = []
-    for device in np.flatnonzero(problem.device_slots == 1):
-        ops = np.flatnonzero(wanted.device_of_op == device)
-        ops = ops[np.lexsort((ops, wanted.op_end[ops], wanted.op_start[ops]))]
-        held = _held_back(ops.tolist(), ready, wanted)
-        last_in: dict[int, int] = {}
-        for op in ops.tolist():
-            body = int(anchors.body_of_op[op])
-            if not anchors.is_real[op]:
-                continue
-            if (every or op in held) and body in last_in:
-                before.append(last_in[body])
-                after.append(op)
-            if anchors.may_hold[op]:
-                last_in[body] = op
+    last_in: dict[tuple[int, int], int] = {}
+    alone = problem.device_slots[device_of_op] == 1
+    for op in sequence:
+        place = int(device_of_op[op]), int(anchors.body_of_op[op])
+        if not anchors.is_real[op] or not alone[op]:
+            continue
+        if (held is None or op in held) and place in last_in:
+            before.append(last_in[place])
+            after.append(op)
+        if anchors.may_hold[op]:
+            last_in[place] = op
     return order_edges(before, after)
 
 

@@ -11,7 +11,7 @@ from tests.builders import Machine, Op, build_problem, random_problem
 from tfplace.choosing.scheduling.anchors import anchors_of
 from tfplace.choosing.scheduling.edges import with_order_edges
 from tfplace.choosing.scheduling.list_schedules import by_longest_path, by_shard, path_to_end
-from tfplace.choosing.scheduling.sequence import sequence_edges
+from tfplace.choosing.scheduling.sequence import edges_in_turn, in_turn, sequence_edges
 from tfplace.simulation.simulator import Simulator
 
 
@@ -107,7 +107,7 @@ def test_with_every_edge_a_depth_first_executor_keeps_to_it_too(seed):
     anchors, placement = anchors_of(problem), np.zeros(problem.num_ops, dtype=np.int32)
     wanted = Simulator(problem, 1).schedule(placement)
     executor = depth_first(problem.graph.op_types, problem.num_devices)
-    edges = sequence_edges(problem, wanted, anchors, every=True)
+    edges = edges_in_turn(problem, placement, in_turn(wanted).tolist(), anchors)
     edged = with_order_edges(dataclasses.replace(problem, executor=executor), edges)
     found = np.empty(problem.num_ops)
     found[edged.op_at] = Simulator(edged.problem, 1).schedule(placement).op_start
