@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tensorflow.core.framework import graph_pb2
 
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
@@ -148,3 +149,26 @@ def test_a_circle_through_a_call_is_left_out():
     add_op(graph_def.node, "c", "Neg", ("call",))
     circle = (Origin("", "c"), Origin("", "a"))
     assert without_cycles(graph_def, [IN_MAIN, circle, IN_LEAF]) == [IN_MAIN, IN_LEAF]
+
+
+def test_an_edge_through_what_onednn_joins_to_one_op_closes_a_circle():
+    """Joined are gradients of a filter and a bias; a convolution, its padding and its bias."""
+    graph_def = graph_pb2.GraphDef()
+    for name in ("image", "filters", "bias", "gradient", "sizes"):
+        add_op(graph_def.node, name, "Placeholder")
+    add_op(graph_def.node, "padded", "Pad", ("image", "sizes"))
+    add_op(graph_def.node, "conv", "Conv2D", ("padded", "filters"))
+    add_op(graph_def.node, "negative", "Neg", ("bias",))
+    add_op(graph_def.node, "sum", "BiasAdd", ("conv", "negative"))
+    add_op(graph_def.node, "same", "Identity", ("gradient",))
+    add_op(graph_def.node, "of_filters", "Conv2DBackpropFilter", ("image", "sizes", "gradient"))
+    add_op(graph_def.node, "of_bias", "BiasAddGrad", ("same",))
+    add_op(graph_def.node, "beside", "Square", ("of_bias",))
+
+    def edge(first, then):
+        return Origin("", first), Origin("", then)
+
+    closing = [edge("beside", "of_filters"), edge("conv", "negative"), edge("padded", "negative")]
+    harmless = [edge("of_filters", "beside"), edge("of_filters", "of_bias"), edge("sum", "same")]
+    assert [without_cycles(graph_def, [each]) for each in closing] == [[], [], []]
+    assert without_cycles(graph_def, harmless) == harmless

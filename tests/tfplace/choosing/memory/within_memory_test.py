@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +19,7 @@ from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.memory import within_memory
 from tfplace.choosing.memory.fit import least_fitted
 from tfplace.choosing.outcomes import Found
-from tfplace.choosing.scheduling.model_order import OwnOrder
+from tfplace.choosing.scheduling.model_order import OwnOrder, joined_ops
 from tfplace.cli import main
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.preparing.prepare import prepare
@@ -379,3 +380,41 @@ def test_variables_go_to_the_host_where_a_gpu_has_no_room_for_them(tmp_path):
     holds = found.prepared.problem.graph.op_persistent_bytes > 0
     assert set(found.searched.best.device_of_op[holds]) == {0}
     assert 1 in found.searched.best.device_of_op
+
+
+class Convolved(tf.Module):
+    """Convolutions with biases, whose gradients oneDNN's kernels compute in pairs."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        shapes = [(3, 3, 4, 4), (4,)] * 4
+        self.weights = [
+            tf.Variable(0.3 * rng.standard_normal(shape), dtype=tf.float32) for shape in shapes
+        ]
+
+    @tf.function(input_signature=[tf.TensorSpec([8, 16, 16, 4], tf.float32, "x")])
+    def train_step(self, x):
+        with tf.GradientTape() as tape:
+            for filters, bias in zip(self.weights[::2], self.weights[1::2], strict=True):
+                x = tf.nn.conv2d(tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), filters, 1, "VALID")
+                x = tf.nn.softplus(tf.nn.bias_add(x, bias))
+            loss = tf.reduce_mean(x * x)
+        for gradient, weight in zip(tape.gradient(loss, self.weights), self.weights, strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return {"loss": loss}
+
+
+def test_what_onednn_joins_comes_one_behind_the_other(tmp_path):
+    path, model = str(tmp_path / "convolved"), Convolved()
+    tf.saved_model.save(model, path, signatures={"train_step": model.train_step})
+    prepared = prepare(ProblemOptions(model=path, cluster="workers:1"), trace=False)
+    types, pairs = prepared.problem.graph.op_types, joined_ops(prepared)
+    firsts = Counter(types[one] for one, _ in pairs)
+
+    edges = OwnOrder().ordered(prepared, prepared.given).edges
+
+    assert firsts == {"Pad": 4, "Conv2D": 4, "Conv2DBackpropFilter": 4}
+    behind = dict(zip(edges.before.tolist(), edges.after.tolist(), strict=True))
+    assert {one: behind.get(one) for one, _ in pairs} == dict(pairs)
+    of_biases = [second for one, second in pairs if types[second] == "BiasAddGrad"]
+    assert not within_memory.may_change(prepared).hold[of_biases].any()
