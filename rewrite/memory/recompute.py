@@ -20,7 +20,14 @@ from graphs.names import free_name
 from graphs.protos import GraphDef, Library, NodeDef
 from rewrite.call_graph import CallGraph
 from rewrite.compare_graphs import same_content
-from rewrite.memory.sums_in_turn import AT_ONCE, IN_TURN, add_at_once, add_in_turn, added_in_turn
+from rewrite.memory.sums_in_turn import (
+    AT_ONCE,
+    IN_TURN,
+    PAST,
+    add_at_once,
+    add_in_turn,
+    added_in_turn,
+)
 from rewrite.order.order_edges import closing
 from rewrite.pass_base import RewriteError, op_path
 from rewrite.split.effects import NEVER_WRITE, has_no_effect
@@ -62,7 +69,7 @@ class MemoryPlan:
     Attributes:
       copies: [C], each reads only of those before it.
       reads: {op: {node of its body, or one output: the number of what it reads instead}}.
-      sums: those whose terms are added one after another, before anything is copied.
+      sums: sums, and lists, whose terms are used one after another, before anything is copied.
     """
 
     copies: Sequence[NodeCopy] = ()
@@ -189,7 +196,7 @@ def _check_sums(changed: GraphDef) -> int:
             expected.device = node.device  # where it lies is told beside
         if expected is None or not same_content(node, expected):
             raise RewriteError(f"checking {op_path(function, node.name)!r}: it adds other terms")
-    return sum(IN_TURN in node.attr for _, node in nodes)
+    return sum(IN_TURN in node.attr or PAST in node.attr for _, node in nodes)
 
 
 def _originals(function: str, nodes: Iterable[NodeDef], library: Library) -> dict[str, str]:

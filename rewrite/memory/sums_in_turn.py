@@ -1,10 +1,14 @@
-"""Sums whose terms are added one after another, so that each is freed as soon as it is added.
+"""Sums whose terms are used one after another, so that each is freed as soon as it is added.
 
 TensorFlow's AddN holds all its terms at once, and Grappler joins AddN of AddN to one. AddV2 adds
 two; Grappler leaves it alone where something waits for it. What AddN computes is kept bit for bit:
 Grappler sorts its inputs by name, as of all ops that are commutative; it adds the first two to nine
 of them from left to right, so many that eights are left; then the sum of each eight
 (aggregate_ops.h).
+
+A list, an IdentityN, likewise waits for the last of its values before it hands on any: Keras hands
+all gradients to its optimizer so, whose updates could free them one by one. Who reads such a list
+reads past it, what the list was given.
 """
 
 import functools
@@ -21,9 +25,12 @@ IN_TURN = "_added_in_turn"
 """The attribute of an op that adds two terms, or sums of some: the name of the sum."""
 
 AT_ONCE = "_added_at_once"
-"""The attribute of the sum itself: the inputs that it had."""
+"""The attribute of the sum, or list, itself: the inputs that it had."""
 
-LEAST_TERMS = 3
+PAST = "_reads_past"
+"""The attribute of an op that reads past a list: "POSITION INPUT" of each such input it had."""
+
+LEAST_TERMS, LIST = 3, "IdentityN"
 
 
 def _as_in_main_graph(name: str) -> str:
@@ -63,7 +70,7 @@ def sums_of(nodes: Sequence[NodeDef]) -> Iterator[tuple[NodeDef, Sequence[str]]]
 
 
 def add_in_turn(function: str, body: MutableSequence[NodeDef], names: Collection[str]) -> None:
-    """Changes sums of a body; RewriteError: one is none of `sums_of`.
+    """Changes sums and lists of a body; RewriteError: one is none of `sums_of`, nor a list.
 
     A term that nothing else reads is made when those before it are added: the sequence of names
     is another than that in which terms could be made. Grappler leaves alone what something waits
@@ -71,7 +78,10 @@ def add_in_turn(function: str, body: MutableSequence[NodeDef], names: Collection
     """
     sums = {node.name: (node, terms) for node, terms in sums_of(body)}
     nodes, readers = {node.name: node for node in body}, _readers(body)
+    lists = [nodes[name] for name in names if name in nodes and nodes[name].op == LIST]
     for name in names:
+        if name in nodes and nodes[name].op == LIST:
+            continue
         if name not in sums:
             raise RewriteError(f"adding {op_path(function, name)!r} in turn: it is no sum of many")
         total, terms = sums[name]
@@ -98,6 +108,20 @@ def add_in_turn(function: str, body: MutableSequence[NodeDef], names: Collection
         total.input[:] = [*inputs, *(each for each in total.input if each.startswith("^"))]
         total.attr["N"].i = 2
         body.extend(made)
+    _read_past(body, lists)
+
+
+def _read_past(body: Sequence[NodeDef], lists: Sequence[NodeDef]) -> None:
+    given = {node.name: data_inputs(node) for node in lists}
+    for node in body if given else ():
+        for position, name in enumerate(data_inputs(node)):
+            while op_of(name) in given:
+                name = given[op_of(name)][parse_input(name).output]
+            if name != node.input[position]:
+                node.attr[PAST].list.s.append(f"{position} {node.input[position]}".encode())
+                node.input[position] = name
+    for node in lists:
+        node.attr[AT_ONCE].list.s.extend(name.encode() for name in node.input)
 
 
 def _pairs(terms: Sequence[str]) -> list[tuple[int | str, int | str]]:
@@ -135,20 +159,34 @@ def _make(
 
 
 def add_at_once(body: Sequence[NodeDef]) -> list[NodeDef]:
-    """The ops of a body without those that add in turn; its sums get back what they added."""
+    """The ops of a body without those that add in turn; all read again what they read."""
     added = {f"^{node.name}" for node in body if IN_TURN in node.attr}
-    for node in body if added else ():
+    for node in body:
+        for entry in node.attr[PAST].list.s if PAST in node.attr else ():
+            position, _, name = entry.decode(errors="replace").partition(" ")
+            if position.isdecimal() and int(position) < len(node.input):  # else no word of ours
+                node.input[int(position)] = name
+        if PAST in node.attr:
+            del node.attr[PAST]
         if not added.isdisjoint(node.input):
             node.input[:] = [name for name in node.input if name not in added]
         if AT_ONCE in node.attr:
-            node.input[:] = [each.decode() for each in node.attr[AT_ONCE].list.s]
-            node.attr["N"].i = len(data_inputs(node))
+            if node.op != LIST:
+                node.input[:] = [each.decode() for each in node.attr[AT_ONCE].list.s]
+                node.attr["N"].i = len(data_inputs(node))
             del node.attr[AT_ONCE]
     return [node for node in body if IN_TURN not in node.attr]
 
 
-def added_in_turn(graph_def: GraphDef) -> list[tuple[str, str]]:
-    """(function, node) of the sums of a graph that are added in turn."""
+def added_in_turn(graph_def: GraphDef, lists: bool | None = None) -> list[tuple[str, str]]:
+    """(function, node) of the sums and lists of a graph whose terms are used in turn.
+
+    Args:
+      lists: whether lists alone count, or sums alone; None for both.
+    """
     return [
-        (f, node.name) for f, body in bodies(graph_def) for node in body if AT_ONCE in node.attr
+        (f, node.name)
+        for f, body in bodies(graph_def)
+        for node in body
+        if AT_ONCE in node.attr and lists in (None, node.op == LIST)
     ]

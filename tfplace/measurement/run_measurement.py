@@ -306,12 +306,16 @@ class _Comparison:
         return all(speedup(s, placed, seed, confidence).is_clear for s in seconds.values())
 
 
-NUM_STEPS = 3
-"""In which the most that a device holds is looked for."""
+NUM_STEPS, LASTING = 3, 30
+"""In which the most that a device holds is looked for; and for which an allocator is to last."""
 
 
 def measure_peaks(
-    variants: Mapping[str, GraphDef], run: TrainingRun, cluster: Cluster, limits: StepLimits
+    variants: Mapping[str, GraphDef],
+    run: TrainingRun,
+    cluster: Cluster,
+    limits: StepLimits,
+    seconds: float = 0.0,
 ) -> dict[str, Mapping[str, DevicePeak] | Infeasible]:
     """{variant: {device: peak}}: the most that a device held in a step, variables included.
 
@@ -323,6 +327,7 @@ def measure_peaks(
       run: feeds, fetches and initialization, the same for all.
       cluster: where the devices are; workers without addresses are started and ended here.
       limits: time limits and seed; NUM_STEPS steps are made after the first.
+      seconds: as long, more steps are made, LASTING at most: gaps may grow from step to step.
     """
     # A CPU's own allocator does not count all, one with a limit does: all that this host has.
     most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") - 1
@@ -342,6 +347,11 @@ def measure_peaks(
                 process.ask(request, limits)
                 process.peaks(True, limits.timeout_seconds)
                 process.ask(StepRequest(0, NUM_STEPS), limits)
+                until = time.monotonic() + seconds
+                for _ in range(LASTING - NUM_STEPS):
+                    if time.monotonic() > until:
+                        break
+                    process.ask(StepRequest(0, 1), limits)
             except RunFailedError as failure:
                 peaks[name] = failure.why
                 continue

@@ -65,6 +65,7 @@ class Fit:
     runs_again: int = 0  # how many ops would run again for that (docs/memory.md)
     on_host: int = 0  # how many tensors would wait on the host for that
     sums_in_turn: int = 0  # of how many sums the terms would be added one by one
+    lists_in_turn: int = 0  # of how many lists the gradients would be used as they come
     more_time: float = 0.0  # the share by which a step takes longer for that
 
 
@@ -171,10 +172,19 @@ def fit_of(prepared: PreparedModel) -> Fit:
 
 def planned_fit(prepared: PreparedModel, options: ProblemOptions) -> Fit | None:
     """How one device holds a step that doesn't fit as it came; None where no plan was found."""
+    until = time.monotonic() + PLAN_SECONDS
+    base = with_sums_in_turn(prepared, options, lists=False) or prepared
+    found = _planned_fit(prepared, base, until)
+    if found is not None or (past := with_sums_in_turn(prepared, options, lists=True)) is None:
+        return found
+    return _planned_fit(prepared, past, max(until, time.monotonic() + PLAN_SECONDS / 2.0))
+
+
+def _planned_fit(prepared: PreparedModel, base: PreparedModel, until: float) -> Fit | None:
+    """The same of a model whose sums, or lists, are used in turn perhaps."""
     fit, placement = _on_one_device(prepared)
-    problem, until = prepared.problem, time.monotonic() + PLAN_SECONDS
+    problem = prepared.problem
     without, device = unlimited_seconds(problem, placement), problem.device_names.index(fit.device)
-    base = with_sums_in_turn(prepared, options) or prepared
     source, may = source_ops(base, prepared).op, may_change(base)
     known = Candidate("on one device", placement, simulated(problem, placement).outcome)
     placements = {each.key: each for each in (known, with_variables_on_host(problem, known))}
@@ -195,7 +205,8 @@ def planned_fit(prepared: PreparedModel, options: ProblemOptions) -> Fit | None:
             variables_on_host=each.key != known.key,  # without GPUs both are one
             runs_again=sum(copy.tensor < 0 for copy in plan.copies),
             on_host=len({copy.tensor for copy in plan.copies} - {-1}),
-            sums_in_turn=len(added_in_turn(base.source.graph_def)),
+            sums_in_turn=len(added_in_turn(base.source.graph_def, lists=False)),
+            lists_in_turn=len(added_in_turn(base.source.graph_def, lists=True)),
             more_time=max(step.outcome.step_seconds / without - 1.0, 0.0),
         )
         found.append((step.outcome.step_seconds, len(found), how))
@@ -392,11 +403,12 @@ def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
 
 def _fit_text(fit: Fit, answer: str) -> str:
     text = f"{answer}, peak {bytes_text(fit.peak_bytes)} of {bytes_text(fit.usable_bytes)} of "
-    if not fit.variables_on_host + fit.runs_again + fit.on_host + fit.sums_in_turn:
+    counts = fit.runs_again, fit.on_host, fit.sums_in_turn, fit.lists_in_turn
+    if not fit.variables_on_host + sum(counts):
         return text + fit.device
-    again = plan_words(fit.runs_again, fit.on_host, fit.sums_in_turn)
+    again = plan_words(*counts)
     if fit.variables_on_host:
-        plan = f", {again}" if fit.runs_again + fit.on_host + fit.sums_in_turn else ""
+        plan = f", {again}" if any(counts) else ""
         again = f"variables and what updates them lie on the host{plan}"
     return f"{text}{fit.device}: {again}, {share_text(fit.more_time)} more time"
 

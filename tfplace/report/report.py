@@ -241,19 +241,21 @@ def is_untried(reason: str) -> bool:
     return reason.startswith("not tried")
 
 
-def plan_words(runs_again: int, on_host: int, sums: int) -> str:
-    """What a memory plan does: ops, tensors and sums are counted."""
+def plan_words(runs_again: int, on_host: int, sums: int, lists: int) -> str:
+    """What a memory plan does: ops, tensors, sums and lists of gradients are counted."""
     waits = "wait on the host" if on_host > 1 else "waits on the host"
     words = [f"{counted(runs_again, 'op')} run again"] if runs_again else []
     words += [f"{counted(on_host, 'tensor')} {waits}"] if on_host else []
     words += [f"the terms of {counted(sums, 'sum')} are added one by one"] if sums else []
+    words += ["gradients are used as they come"] if lists else []
     return " and ".join(words) or "no op runs again, but in another order"
 
 
 def plan_text(plan: JsonObject, peak_bytes: Mapping[str, int]) -> str:
     """What is computed again, what that costs, and what it spares."""
     device = max(peak_bytes, key=lambda name: plan["peak_bytes_without"][name])
-    again = plan_words(plan["ops_run_again"], plan["tensors_on_host"], plan["sums_in_turn"])
+    keys = ("ops_run_again", "tensors_on_host", "sums_in_turn", "lists_in_turn")
+    again = plan_words(*(plan[key] for key in keys))
     if plan["tensors_on_host"]:
         again += f": {bytes_text(plan['bytes_on_host'])}"
     return (

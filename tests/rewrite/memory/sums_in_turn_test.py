@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from rewrite.memory.recompute import MemoryPlan, check_plan, has_plan, with_plan, without_plan
-from rewrite.memory.sums_in_turn import IN_TURN, sums_of
+from rewrite.memory.sums_in_turn import IN_TURN, added_in_turn, sums_of
 from rewrite.pass_base import RewriteError
 
 SUM = [("", "total")]
@@ -134,3 +134,34 @@ def test_what_is_read_twice_is_a_term():
     assert len(terms) == 3
     with pytest.raises(RewriteError, match="no sum"):
         with_plan(graph.as_graph_def(), MemoryPlan(sums=[("", "first")]))
+
+
+def test_who_reads_a_list_reads_past_it():
+    """Also through a list of a list, in functions, and taken out again byte for byte."""
+
+    @tf.function(input_signature=[tf.TensorSpec([3]), tf.TensorSpec([3])])
+    def step(x, y):
+        a, b = tf.raw_ops.IdentityN(input=[tf.exp(x), tf.sin(y)], name="inner")
+        c, d = tf.raw_ops.IdentityN(input=[b, a], name="outer")
+        with tf.control_dependencies([d]):
+            return tf.concat([c - d, a * b, b], 0, name="out")
+
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.library.function.add().CopyFrom(step.get_concrete_function().function_def)
+    graph_def.library.function[0].signature.name = "step"
+    given = copy.deepcopy(graph_def)
+    lists = [("step", "outer"), ("step", "inner")]
+
+    planned = with_plan(given, MemoryPlan(sums=lists))
+
+    body = {node.name: node for node in planned.library.function[0].node_def}
+    assert list(body["sub"].input) == ["Sin:y:0", "Exp:y:0"]
+    assert list(body["mul"].input) == ["Exp:y:0", "Sin:y:0", "^outer"]
+    assert "Sin:y:0" in body["out"].input
+    assert added_in_turn(planned, lists=True) == lists[::-1]
+    assert added_in_turn(planned, lists=False) == []
+    assert check_plan(given, planned) == 4
+    assert without_plan(planned) == given == graph_def
+    body["sub"].input[0] = "Exp:y:0"
+    with pytest.raises(RewriteError, match="'step/sub': it adds other terms"):
+        check_plan(given, planned)

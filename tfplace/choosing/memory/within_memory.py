@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from tfplace.budget import PARTS
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.memory.fit import NEAR, Planned, fitted, least_fitted
-from tfplace.choosing.memory.large_sums import large_sums
+from tfplace.choosing.memory.large_sums import large_lists, large_sums
 from tfplace.choosing.memory.predicted_peaks import predicted_peaks
 from tfplace.choosing.memory.rematerialize import CopyPlan, MayChange, host_of
 from tfplace.choosing.memory_limit import Advice, at_most, lacking_bytes, why_nothing_fits
@@ -154,6 +154,8 @@ LESS = 0.98
 """Where sums in turn lower no peak to this share, plans without them are made, too."""
 NO_ROOM = "memory", "crash"
 """Reasons of a run that failed for want of memory: some kernels crash where they get none."""
+TRIED_SECONDS = 20.0
+"""As long a plan runs that has to find room: gaps between tensors may grow from step to step."""
 LOST, SPARED = 0.93, 0.96
 """What a plan that finds no room on its device may use of that, the next time; and how much of a
 device's memory an allocator may have given out in chunks for it to have found room."""
@@ -189,31 +191,46 @@ def within_memory(found: Found, options: OptimizeOptions, progress: Progress) ->
             best, candidates = quickest.step_seconds, [*searched.candidates, quickest]
             plain = Found(prepared, dataclasses.replace(searched, candidates=candidates))
         fastest += [each for each in on_host if math.isinf(each.step_seconds)]
-        until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
-        base = with_sums_in_turn(prepared, options.problem)
-        bases = [prepared]
-        if base is not None:
-            base = at_most(base, options.max_devices)
-            tried = [_found(found, base, each, in_order=False) for each in fastest]
-            worth = [each for each in tried if _placed(each).step_seconds < WORTH * best]
-            in_turn = [each for each in worth if _finds_room(each, options)]
-            if in_turn:
-                return min(in_turn, key=lambda each: _placed(each).step_seconds)
-            helps = any(_holds_less(*each) for each in zip(tried, fastest, strict=True))
-            bases = [base] if helps else [prepared, base]
-        plans: list[tuple[float, int, Planned, Candidate, PreparedModel]] = []
-        pairs = [(step, may_change(step)) for step in bases]
-        for number, ((step, may), each) in enumerate(itertools.product(pairs, fastest)):
-            now = time.monotonic()  # the fastest without a limit gets most of what is left
-            until_next = now + (until - now) / min(len(bases) * len(fastest) - number, 2)
-            placed = each.device_of_op[source_ops(step, prepared).op]
-            plan = fitted(step.problem, placed, may, until_next)
-            if plan is not None and plan.step_seconds < WORTH * best:
-                plans.append((plan.step_seconds, number, plan, each, step))
-        if not plans:
-            return plain
-        _, _, plan, candidate, step = min(plans)
-        return _that_finds_room(plain or found, options, step, plan, candidate) or plain
+        # Updates amid the backward pass leave gaps in memory: lists are kept where a plan does.
+        made = (_planned(plain or found, options, fastest, best, lists) for lists in (False, True))
+        return next(filter(None, made), plain)
+
+
+def _planned(
+    found: Found, options: OptimizeOptions, fastest: Sequence[Candidate], best: float, lists: bool
+) -> Found | None:
+    """The step with a plan for the best of a few placements; None where none is fast enough.
+
+    Args:
+      best: seconds of the best step that fits without.
+      lists: whether gradients are used as they come; then None where no list keeps them.
+    """
+    prepared = found.prepared
+    until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
+    base = with_sums_in_turn(prepared, options.problem, lists)
+    bases = [] if lists else [prepared]
+    if base is not None:
+        base = at_most(base, options.max_devices)
+        tried = [_found(found, base, each, in_order=False) for each in fastest]
+        worth = [each for each in tried if _placed(each).step_seconds < WORTH * best]
+        in_turn = [each for each in worth if _finds_room(each, options)]
+        if in_turn:
+            return min(in_turn, key=lambda each: _placed(each).step_seconds)
+        helps = any(_holds_less(*each) for each in zip(tried, fastest, strict=True))
+        bases = [base] if helps else [*bases, base]
+    plans: list[tuple[float, int, Planned, Candidate, PreparedModel]] = []
+    pairs = [(step, may_change(step)) for step in bases]
+    for number, ((step, may), each) in enumerate(itertools.product(pairs, fastest)):
+        now = time.monotonic()  # the fastest without a limit gets most of what is left
+        until_next = now + (until - now) / min(len(bases) * len(fastest) - number, 2)
+        placed = each.device_of_op[source_ops(step, prepared).op]
+        plan = fitted(step.problem, placed, may, until_next)
+        if plan is not None and plan.step_seconds < WORTH * best:
+            plans.append((plan.step_seconds, number, plan, each, step))
+    if not plans:
+        return None
+    _, _, plan, candidate, step = min(plans)
+    return _that_finds_room(found, options, step, plan, candidate)
 
 
 def nothing_fits(
@@ -229,7 +246,8 @@ def nothing_fits(
     lacking = [each for each in candidates if 0 < lacking_bytes(each, prepared.problem) < math.inf]
     if lacking and _may_be_planned(prepared, options) and not searched.result.interrupted:
         until = time.monotonic() + PARTS["making_it_fit"].of(options.budget_seconds)
-        base = with_sums_in_turn(prepared, options.problem) or prepared
+        changed = (with_sums_in_turn(prepared, options.problem, lists) for lists in (True, False))
+        base = next(filter(None, changed), prepared)
         op = source_ops(base, prepared).op
         for known in sorted(lacking, key=lambda each: lacking_bytes(each, prepared.problem)):
             # Of one over several devices much may be received, which no op makes again.
@@ -269,9 +287,18 @@ def with_variables_on_host(problem: Problem, known: Candidate) -> Candidate:
     return Candidate(f"{known.name}, variables on the host", device_of_op, outcome)
 
 
-def with_sums_in_turn(prepared: PreparedModel, options: ProblemOptions) -> PreparedModel | None:
-    """The model with its large sums added in turn, read and priced again; None: it has none."""
-    sums = large_sums(prepared)
+def with_sums_in_turn(
+    prepared: PreparedModel, options: ProblemOptions, lists: bool
+) -> PreparedModel | None:
+    """The model with its large sums added in turn, read and priced again; None: it has none.
+
+    Args:
+      lists: whether large lists are read past, too; then None where there are none.
+    """
+    past = large_lists(prepared) if lists else []
+    sums = [*large_sums(prepared), *past]
+    if lists and not past:
+        return None
     return _read_again(prepared, MemoryPlan(sums=sums), options) if sums else None
 
 
@@ -323,12 +350,10 @@ def _runs(planned: Found) -> bool:
     """Whether the planned step finds room on its devices: gaps take some, now more, now less."""
     prepared, placed = planned.prepared, _placed(planned)
     graphs = {NAME: prepared.placed_run_graph(placed.device_of_op)}
-    peaks = measure_peaks(graphs, prepared.training_run(), prepared.cluster, StepLimits())[NAME]
+    run, cluster = prepared.training_run(), prepared.cluster
+    peaks = measure_peaks(graphs, run, cluster, StepLimits(), TRIED_SECONDS)[NAME]
     if isinstance(peaks, Infeasible):
-        return peaks.reason not in (
-            "memory",
-            "crash",
-        )  # some kernels crash where they get no memory
+        return peaks.reason not in NO_ROOM
     memory = {device.name: device.memory_bytes for device in prepared.cluster.devices}
     return all(peak.counted <= SPARED * memory.get(name, math.inf) for name, peak in peaks.items())
 
@@ -454,7 +479,8 @@ def plan_facts(
     return {
         "tensors_on_host": len(waiting),
         "bytes_on_host": int(graph.tensor_bytes[waiting].sum()),
-        "sums_in_turn": len(added_in_turn(prepared.source.graph_def)),
+        "sums_in_turn": len(added_in_turn(prepared.source.graph_def, lists=False)),
+        "lists_in_turn": len(added_in_turn(prepared.source.graph_def, lists=True)),
         "ops_run_again": int((again & (seconds > 0)).sum()),
         "more_work": max(float(seconds.sum() / without) - 1.0, 0.0),
         "peak_bytes_without": before.peak_bytes,

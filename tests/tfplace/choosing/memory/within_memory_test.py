@@ -418,3 +418,44 @@ def test_what_onednn_joins_comes_one_behind_the_other(tmp_path):
     assert {one: behind.get(one) for one, _ in pairs} == dict(pairs)
     of_biases = [second for one, second in pairs if types[second] == "BiasAddGrad"]
     assert not within_memory.may_change(prepared).hold[of_biases].any()
+
+
+class Listed(tf.Module):
+    """A step of two layers whose gradients go to the updates in one list, as Keras hands them."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.weights = [
+            tf.Variable(0.1 * rng.standard_normal((256, 256)), dtype=tf.float32) for _ in range(8)
+        ]
+
+    @tf.function(input_signature=[tf.TensorSpec([4, 256], tf.float32, "x")])
+    def train_step(self, x):
+        with tf.GradientTape() as tape:
+            for weight in self.weights:
+                x = tf.tanh(tf.identity_n([x @ weight])[0])
+            loss = tf.reduce_mean(x * x)
+        gradients = tf.identity_n(tape.gradient(loss, self.weights))
+        for gradient, weight in zip(gradients, self.weights, strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return {"loss": loss}
+
+
+def test_gradients_that_wait_for_one_another_are_used_as_they_come(tmp_path, capsys):
+    path, out = str(tmp_path / "listed"), tmp_path / "out"
+    model = Listed()
+    tf.saved_model.save(model, path, signatures={"train_step": model.train_step})
+    limit = f"--device_memory={8 * 256 + 4 * 256}KiB"  # all weights and half of their gradients
+    status, report = optimized(path, out, ON_ONE, "--shards=1", limit, "--verify=run")
+    assert status == 0
+    plan = report["memory_plan"]
+    assert (plan["lists_in_turn"], plan["sums_in_turn"], plan["ops_run_again"]) == (1, 0, 0)
+    assert report["verified"]["max_abs_diff"] == 0.0
+    assert "gradients are used as they come" in " ".join(capsys.readouterr().out.split())
+    written = sniff(out).proto.meta_graphs[0].graph_def
+    forward = [n for f in written.library.function for n in f.node_def if n.op == "MatMul"]
+    assert not any("_reads_past" in node.attr for node in forward)
+    assert main(["check", str(out), "--cluster=k80x2", "--memory_reserve=0"]) == 0
+    capsys.readouterr()
+    assert main(["inspect", path, "--cluster=workers:1", FLAGS[1], limit]) == 0  # it has no host
+    assert "gradients are used as they come" in " ".join(capsys.readouterr().out.split())
