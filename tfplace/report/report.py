@@ -255,7 +255,7 @@ def plan_text(plan: JsonObject, peak_bytes: Mapping[str, int]) -> str:
     """What is computed again, what that costs, and what it spares."""
     device = max(peak_bytes, key=lambda name: plan["peak_bytes_without"][name])
     keys = ("ops_run_again", "tensors_on_host", "sums_in_turn", "lists_in_turn")
-    again = plan_words(*(plan[key] for key in keys))
+    again = plan_words(*(plan.get(key, 0) for key in keys))  # an older report has not all
     if plan["tensors_on_host"]:
         again += f": {bytes_text(plan['bytes_on_host'])}"
     return (
