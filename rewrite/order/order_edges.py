@@ -133,11 +133,15 @@ def joined(nodes: Sequence[NodeDef]) -> list[tuple[int, int]]:
     index = {node.name: number for number, node in enumerate(nodes)}
 
     def read(node: NodeDef, position: int) -> str:
-        while True:
+        name = ""
+        for _ in nodes:  # a stranger's body may lack inputs, and go round
+            if position >= len(node.input):
+                break
             name = op_of(node.input[position])
             node, position = nodes[index[name]] if name in index else node, 0
             if name not in index or node.op != "Identity" or len(node.input) != 1:
-                return name
+                break
+        return name
 
     pairs: list[tuple[int, int]] = []
     filters = by_key(

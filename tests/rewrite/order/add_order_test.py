@@ -164,6 +164,9 @@ def test_an_edge_through_what_onednn_joins_to_one_op_closes_a_circle():
     add_op(graph_def.node, "of_filters", "Conv2DBackpropFilter", ("image", "sizes", "gradient"))
     add_op(graph_def.node, "of_bias", "BiasAddGrad", ("same",))
     add_op(graph_def.node, "beside", "Square", ("of_bias",))
+    add_op(graph_def.node, "lacks_inputs", "BiasAddGrad")
+    add_op(graph_def.node, "round", "Identity", ("round",))
+    add_op(graph_def.node, "of_a_circle", "BiasAddGrad", ("round",))
 
     def edge(first, then):
         return Origin("", first), Origin("", then)

@@ -57,6 +57,8 @@ def large_lists(prepared: PreparedModel) -> list[Place]:
     Others may bring a gradient of their own, which who reads past them would lose.
     """
     flat, graph, op_of_node = prepared.flat, prepared.built.graph, prepared.built.op_of_node
+    written = bodies(prepared.source.graph_def)
+    own = {(function, node.name) for function, body in written for node in body if node.op == LIST}
     returned, rest = set[str](), [op_of(fetch) for fetch in flat.fetches if ":" in fetch]
     while rest:
         if (name := rest.pop()) not in returned:
@@ -70,6 +72,6 @@ def large_lists(prepared: PreparedModel) -> list[Place]:
     ):
         if node.op == LIST and ADDED.issuperset(node.attr["T"].list.type):
             place = origin.function, origin.node
-            may = node.name not in returned and num_bytes[op] >= least and bool(origin.node)
+            may = node.name not in returned and num_bytes[op] >= least and place in own
             found[place] = found.get(place, True) and may
     return [place for place, may in found.items() if may]
